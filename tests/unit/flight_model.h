@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The store of the flight recorder beside a model that keeps everything. */
+/* The flight recorder's store beside a model that keeps everything. */
 #ifndef INFTRACE_TEST_FLIGHT_MODEL_H
 #define INFTRACE_TEST_FLIGHT_MODEL_H
 
@@ -17,7 +17,7 @@ static inline void seek_span(const struct rec_hdr *h, size_t size, void *open)
 		((struct rec_hdr *)open)->kind = REC_KIND_MAX; /* found */
 }
 
-/* Whether the dump has the record of a span that was open, which ended at since_ns or later. */
+/* Whether the dump has the record of an open span that ended at since_ns or later. */
 static inline bool dump_has(struct flight *f, struct rec_hdr open, uint64_t since_ns)
 {
 	flight_dump_since(f, since_ns, seek_span, &open);
@@ -30,14 +30,13 @@ union any_rec {
 	uint8_t bytes[REC_SIZE_MAX];
 };
 
-/* Record number n is the same whenever it is made, so that the model needs to keep its end alone.
- */
+/* Record n is reproducible, so the model keeps only where it ends. */
 struct model {
 	struct flight *f;
 	struct tasks *tasks;
 	uint64_t seed;    /* of the records */
 	uint64_t *ends;   /* of record 0, 1, ... */
-	uint64_t *latest; /* of those and all before */
+	uint64_t *latest; /* the latest end of this record and all before */
 	size_t n, cap;
 	/* of the dump */
 	uint64_t horizon_ns;
@@ -85,7 +84,7 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 		r = next_random(&seed);
 		memcpy(ret_rec->bytes + i, &r, size - i < sizeof(r) ? size - i : sizeof(r));
 	}
-	/* one a microsecond, ends up to 2 ms out of order, some of them long */
+	/* one per microsecond, ends up to 2 ms out of order, some of them long */
 	ret_rec->h.kind = kind;
 	ret_rec->h.start_ns = START + n * 1000 + next_random(&seed) % (2 * MS);
 	ret_rec->h.dur_ns = next_random(&seed) % 100 ? next_random(&seed) % 50000 : 0;
@@ -143,8 +142,7 @@ static inline void model_append(struct model *m, size_t n)
 		append_one(m);
 }
 
-/* What is kept is the last of what was appended, and the horizon the latest end of all the others.
- */
+/* The store keeps the last appended records, and its horizon is the latest end of all others. */
 static inline struct flight_stats model_check(const struct model *m)
 {
 	struct flight_stats st;
@@ -207,7 +205,7 @@ static inline void model_dump_rest(struct model *m)
 	flight_dump_end(m->f);
 }
 
-/* All of a dump, at once. */
+/* Reads a whole dump at once. */
 static inline void model_dump(struct model *m)
 {
 	model_dump_begin(m, START, 0);

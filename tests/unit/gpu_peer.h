@@ -31,7 +31,7 @@ struct peer {
 	uint64_t tail;
 	char (*names)[GPU_NAME_MAX + 1];
 	uint64_t marked_ring, marked_cupti; /* sums of the marks */
-	int devices; /* that were told */
+	int devices; /* devices that were described */
 	struct gpu_device about[PEER_DEVICES_MAX];
 	uint64_t bad;
 	/* the program */
@@ -40,7 +40,7 @@ struct peer {
 	int truth_fd;
 };
 
-/* The directory of what was built, from where this test is. */
+/* The build directory, relative to this test. */
 static inline const char *peer_build(void)
 {
 	static char path[PATH_MAX];
@@ -112,7 +112,7 @@ static inline void peer_send_welcome(struct peer *p, int32_t error, int fd)
 	assert_int_equal(sendmsg(p->connection, &m, MSG_NOSIGNAL), sizeof(w));
 }
 
-/* Waits for an agent, which says hello. */
+/* Waits for an agent and its hello. */
 static inline struct gpu_hello peer_accept(struct peer *p)
 {
 	struct pollfd ready = { .fd = p->listener, .events = POLLIN };
@@ -139,7 +139,7 @@ static inline void peer_drop_ring(struct peer *p)
 	p->ring_fd = p->connection = -1;
 }
 
-/* Accepts, and hands over a ring, with what is wanted from the beginning. */
+/* Accepts an agent, and hands over a ring with what is wanted from the beginning. */
 static inline void peer_serve(struct peer *p, uint32_t wanted)
 {
 	peer_accept(p);
@@ -162,7 +162,7 @@ static inline void peer_change(struct peer *p)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Changes what is wanted, and waits until that has been carried out. */
+/* Changes what is wanted, and waits until that is in effect. */
 static inline void peer_want(struct peer *p, uint32_t wanted)
 {
 	__atomic_store_n(&p->ring->reader.wanted, wanted, __ATOMIC_RELAXED);
@@ -182,7 +182,7 @@ static inline void peer_keep_name(struct peer *p, const struct gpu_name *n)
 	p->names[n->id][n->length] = '\0';
 }
 
-/* Takes the next record that is neither a name, of a device either, nor a mark. */
+/* Takes the next record that is no name (of a device either) and no mark. */
 static inline bool peer_take(struct peer *p, struct gpu_record *ret)
 {
 	for (;;) {
@@ -267,7 +267,7 @@ static inline void peer_do(struct peer *p, const char *line)
 	peer_done(p);
 }
 
-/* Ends the program, which must not have been harmed, and all the rest. */
+/* Ends the program, which must be unharmed, and everything else. */
 static inline void peer_end(struct peer *p)
 {
 	int status = -1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A Perfetto trace as a reader sees it: packets sorted by time, those of equal time in the order of the
- * file. */
+/* A Perfetto trace as a reader sees it: packets sorted by time, and by place in the file at equal times. */
 #ifndef INFTRACE_TEST_PFTRACE_H
 #define INFTRACE_TEST_PFTRACE_H
 
@@ -13,7 +12,7 @@ struct bytes {
 	const uint8_t *p, *end;
 };
 
-/* The parts of a packet that are read. */
+/* The fields of a packet that are read. */
 struct seen {
 	uint64_t ns, track, type, name, category, arg, flow_begin, flow_end;
 	size_t place;
@@ -22,7 +21,7 @@ struct seen {
 
 typedef char name_table[32][NAMES_MAX][64]; /* by field of InternedData and number */
 
-/* The position of its clock of deltas, and defaults for packets. */
+/* The position of its delta clock, and defaults for packets. */
 struct sequence {
 	uint64_t id, deltas_ns, clock, track;
 	name_table *names;
@@ -52,7 +51,7 @@ static inline uint64_t varint(struct bytes *b)
 	}
 }
 
-/* The next field: its number, and its value or its bytes. 0 at the end. */
+/* Reads the next field: its number, and its value or its bytes. 0 at the end. */
 static inline uint32_t field_next(struct bytes *b, uint64_t *ret_v, struct bytes *ret_in)
 {
 	uint64_t key, len = 8;
@@ -190,7 +189,7 @@ static inline void read_event(struct reader *r, const struct sequence *q, uint64
 	r->events[r->n++] = e;
 }
 
-/* The only clocks are CLOCK_BOOTTIME and that of deltas, which begins where a snapshot says. */
+/* The only clocks are CLOCK_BOOTTIME and the delta clock, which begins where a snapshot says. */
 static inline void read_clocks(struct sequence *q, struct bytes data)
 {
 	struct bytes clock, in;
@@ -290,7 +289,7 @@ static inline void perfetto_open(struct out *o)
 	out_open(o, WRITER_PACKETS, perfetto_sink_new);
 }
 
-/* What is in the file, in the order of time. */
+/* Reads the file's contents, in the order of time. */
 static inline struct reader *read_file(struct out *o)
 {
 	struct reader *r = calloc(1, sizeof(*r));
@@ -318,7 +317,7 @@ static inline struct reader *perfetto_read(struct out *o)
 	return read_file(o);
 }
 
-/* The sink continues in another file; returns the contents of the previous one. */
+/* Continues the sink in another file; returns the contents of the previous one. */
 static inline struct reader *perfetto_rotate(struct out *o)
 {
 	struct out first = out_rotate(o, WRITER_PACKETS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sink in a test: a recording without a kernel, records to feed it with, and what it wrote. */
+/* Sinks in tests: a recording without a kernel, records to feed it with, and what it wrote. */
 #ifndef INFTRACE_TEST_SINKS_H
 #define INFTRACE_TEST_SINKS_H
 
@@ -48,7 +48,7 @@ static inline void tell_task(enum task_event event, uint32_t tgid, uint32_t tid,
 	tasks_update(rec.tasks, &r);
 }
 
-/* Removes the current directory, whose path is given, with its files. */
+/* Removes the current directory, whose path is given, and its files. */
 static inline int leave_directory(const char *directory)
 {
 	DIR *d = opendir(".");
@@ -96,7 +96,7 @@ static inline void first_problem(void *ctx, const char *text)
 		snprintf(buf, 256, "%s", text);
 }
 
-/* inftrace validate finds nothing wrong. */
+/* inftrace validate must find nothing wrong. */
 static inline void validate_to(struct out *o, bool profile, FILE *summary)
 {
 	static const char *const families[] = { "token_prof", "window_prof" };
@@ -120,7 +120,7 @@ static inline void validate(struct out *o, bool profile)
 	validate_to(o, profile, fopen("/dev/null", "we"));
 }
 
-/* Sinks that are made between these two have the same requests. */
+/* Sinks made between these two share their requests. */
 static inline void requests_begin(void)
 {
 	rec.requests = request_feed_new(&rec);
@@ -133,7 +133,7 @@ static inline void requests_end(struct out *o)
 	rec.requests = NULL;
 }
 
-/* Of a format, with what it needs around it. */
+/* Opens a sink of a format, with what it needs around it. */
 static inline void out_open(struct out *o, enum writer_mode mode,
 	struct sink *(*new)(struct writer *w, const struct recording *rec))
 {
@@ -144,7 +144,7 @@ static inline void out_open(struct out *o, enum writer_mode mode,
 	requests_end(o);
 }
 
-/* The sink continues in another file. Returns the one before it, which is complete. */
+/* Continues the sink in another file. Returns the previous one, which is complete. */
 static inline struct out out_rotate(struct out *o, enum writer_mode mode)
 {
 	struct out first = { .fd = o->fd };
@@ -188,7 +188,7 @@ static inline void chrome_read_any(struct out *o)
 	json_tokener_free(tok);
 }
 
-/* The same of a trace that must be valid. */
+/* The same for a trace that must be valid. */
 static inline void chrome_read(struct out *o)
 {
 	chrome_read_any(o);
@@ -202,7 +202,7 @@ static inline void chrome_done(struct out *o)
 	close(o->fd);
 }
 
-/* The lines of its events that have `with` in them (NULL: all but metadata and clocks), with ' in place of ". */
+/* Compares the lines of its events that contain `with` (NULL: all but metadata and clocks), with ' in place of ". */
 static inline void assert_events(const struct out *o, const char *with, const char *expected)
 {
 	size_t len = 0;
@@ -248,7 +248,7 @@ static inline void profile_done(struct out *o)
 
 #define EMIT(o, r) sink_record((o)->s, &(r)->h, sizeof(*(r)))
 
-/* A header of the worker, 10 us after the start, 1234 ns long. */
+/* A header for the worker, 10 us after the start, 1234 ns long. */
 static inline struct rec_hdr hdr(enum rec_kind kind, uint32_t id)
 {
 	return (struct rec_hdr){ .kind = kind,
@@ -345,7 +345,7 @@ static inline uint64_t draw(void)
 	return next_random(&seed);
 }
 
-/* Shares a time out among the states, as the BPF programs do: to the nanosecond. */
+/* Divides a time among the states, as the BPF programs do: to the nanosecond. */
 static inline void share_out(struct rec_step *r, uint64_t dur)
 {
 	r->h.dur_ns = dur;

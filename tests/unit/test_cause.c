@@ -25,7 +25,7 @@ TEST(test_own_states)
 		struct cause c;
 
 		step.own[states[i]] += 139 * MS;
-		/* meanwhile the worker waits at the barrier */
+		/* the worker waits at the barrier meanwhile */
 		step.workers[ST_BARRIER] += 139 * MS;
 		step.stall =
 			(struct stall_info){ .state = states[i], .ns = 139 * MS, .by_tid = 990 };
@@ -64,7 +64,7 @@ TEST(test_straggler)
 	series_free(&s);
 }
 
-/* A thread that joined late: what it did before is not in any sum. */
+/* A thread that joined late: what it did before is in no sum. */
 TEST(test_straggler_late)
 {
 	struct series s;
@@ -87,12 +87,12 @@ TEST(test_straggler_late)
 /* ---- one disturbance, one verdict ---- */
 
 struct disturbance {
-	/* what the step has more than usual, and its workers */
+	/* the step's excess over the usual, and its workers' */
 	int64_t own[STATES], workers[STATES];
 	int64_t held;	      /* 0: as usual */
 	bool nobody_held;     /* no straggler is known */
 	int64_t runnable;     /* the straggler's longest wait for a CPU, behind pid 990 */
-	/* the verdict; 0: not looked at */
+	/* the verdict; 0: not checked */
 	enum cause_where where;
 	uint8_t state, second;
 	int64_t part, second_part;
@@ -138,25 +138,25 @@ static void check_disturbance(const struct disturbance *d)
 		check_disturbance(&(const struct disturbance){ __VA_ARGS__ });          \
 	}
 
-/* Many slices: the longest is known, the sum is reported. */
+/* Many slices: the longest is named, the sum is reported. */
 DISTURBANCE(straggler_slices,
 	.own = { [ST_BARRIER] = 139 * MS }, .workers = { [ST_RUNNABLE] = 139 * MS },
 	.held = 9 * MS, .runnable = 8 * MS,
 	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 139 * MS, .tid = 4712, .by_tid = 990)
 
-/* The thread that was waited for ran all the time. */
+/* The awaited thread ran all the time. */
 DISTURBANCE(straggler_busy,
 	.own = { [ST_BARRIER] = 60 * MS }, .workers = { [ST_CPU] = 60 * MS },
 	.held = 60 * MS,
 	.where = WHERE_STRAGGLER, .state = ST_CPU, .part = 60 * MS, .tid = 4712)
 
-/* Older profiles have no straggler; what the workers did says it all the same. */
+/* Older profiles name no straggler; what the workers did tells all the same. */
 DISTURBANCE(workers,
 	.own = { [ST_BARRIER] = 80 * MS }, .workers = { [ST_STOPPED] = 3 * 80 * MS },
 	.nobody_held = true,
 	.where = WHERE_WORKERS, .state = ST_STOPPED, .part = 80 * MS)
 
-/* Nothing is known of the others: it stays with the barrier. */
+/* Nothing is known about the others: the barrier is the verdict. */
 DISTURBANCE(barrier_alone,
 	.own = { [ST_BARRIER] = 80 * MS },
 	.nobody_held = true,
@@ -167,7 +167,7 @@ DISTURBANCE(taken_over,
 	.own = { [ST_CPU] = 30 * MS }, .workers = { [ST_RUNNABLE] = 60 * MS, [ST_CPU] = -30 * MS },
 	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 30 * MS)
 
-/* Workers that had nothing to do slept; that is not a reason. */
+/* Workers without work slept; that is no cause. */
 DISTURBANCE(idle_workers,
 	.own = { [ST_CPU] = 60 * MS }, .workers = { [ST_BLOCKED_FUTEX] = 60 * MS },
 	.where = WHERE_OWN, .state = ST_CPU, .part = 60 * MS)
@@ -176,7 +176,7 @@ DISTURBANCE(second,
 	.own = { [ST_BLOCKED_IO] = 60 * MS, [ST_SYSCALL] = 30 * MS },
 	.where = WHERE_OWN, .state = ST_BLOCKED_IO, .second = ST_SYSCALL, .second_part = 30 * MS)
 
-/* As --budget leaves them without barriers; half as long, as steps are that are not held up by probes. */
+/* As --budget leaves them without barriers; half as long, as steps without probe overhead are. */
 static struct step without_barriers(struct series *s)
 {
 	struct step step = usual(s);
@@ -199,7 +199,7 @@ static void add_without_barriers(struct series *s, int n)
 	}
 }
 
-/* They are compared with one another: among them, those with barriers would all be slow. */
+/* They are compared with one another: next to them, all steps with barriers would be slow. */
 TEST(test_left_out)
 {
 	struct series s;
@@ -223,7 +223,7 @@ TEST(test_left_out)
 	series_free(&s);
 }
 
-/* What does not need barriers is said of them as of others. */
+/* Verdicts that need no barriers are the same for them. */
 TEST(test_left_out_runnable)
 {
 	struct series s;
@@ -243,12 +243,12 @@ TEST(test_left_out_runnable)
 	assert_int_equal(c.where, WHERE_OWN);
 	assert_int_equal(c.state, ST_RUNNABLE);
 	assert_false(c.unseen);
-	assert_int_equal(c.second, STATE_NONE); /* work, or a wait at barriers: who knows */
+	assert_int_equal(c.second, STATE_NONE); /* work, or a wait at barriers: unknown */
 	assert_int_equal(c.by_tid, 990);
 	series_free(&s);
 }
 
-/* Nobody knows which of them took longer than usual, and theirs are not what is usual. */
+/* Which of them took longer than usual is unknown, and theirs do not define the usual. */
 TEST(test_left_out_ops)
 {
 	struct series s;

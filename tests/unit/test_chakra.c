@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Execution traces: what a step's operators depend on, when they ran, and what is written of them. */
+/* Execution traces: dependencies of a step's operators, when they ran, and what is written about them. */
 #include "engine/spec.h"
 #include "format/chakra.h"
 #include "sinks.h"
@@ -11,7 +11,7 @@ static struct et_step step;
 static struct et_node nodes[16];
 static struct et_call calls[32];
 
-/* A node at an address, with the addresses of its sources, 0 after the last. */
+/* A node at an address, with the addresses of its sources, terminated by 0. */
 static struct et_node *node(uint64_t addr, uint64_t view, const uint64_t *sources)
 {
 	struct et_node *n = &nodes[step.n_nodes++];
@@ -56,7 +56,7 @@ TEST_WITH(test_results, begin, NULL)
 	node(2, 0, FROM(1));
 	node(3, 0, FROM(2, 1));
 	node(5, 0, FROM(3, 2, 3));
-	node(2, 0, FROM(5)); /* the memory of a node may be used again: the last one counts */
+	node(2, 0, FROM(5)); /* a node's memory may be reused: the last node counts */
 	node(6, 0, FROM(2));
 	et_step_resolve(&step, 100, 0);
 	assert_data(&nodes[0], FROM(0));
@@ -71,7 +71,7 @@ TEST_WITH(test_results, begin, NULL)
 	}
 }
 
-/* A result is used through a view of it, through a view of a view, and after it was changed in place. */
+/* A result is used through a view, through a view of a view, and after it was changed in place. */
 TEST_WITH(test_views, begin, NULL)
 {
 	struct et_node *n;
@@ -112,7 +112,7 @@ TEST_WITH(test_memory, begin, NULL)
 	assert_int_equal(nodes[2].control[0], 2);
 }
 
-/* Whichever program runs first, and with a thread that ends later and one that came late. */
+/* Whichever program runs first, with a thread that ends later and one that joined late. */
 TEST_WITH(test_times, begin, NULL)
 {
 	for (int after = 0; after < 2; after++) {
@@ -135,7 +135,7 @@ TEST_WITH(test_times, begin, NULL)
 	}
 }
 
-/* A call that computes two nodes, which were copied in the wrong order. */
+/* A call that computes two nodes, copied in the wrong order. */
 TEST_WITH(test_fused, begin, NULL)
 {
 	node(2, 0, FROM(1));
@@ -158,7 +158,7 @@ TEST_WITH(test_fused, begin, NULL)
 	assert_data(&nodes[3], FROM(3));
 }
 
-/* What needs nothing of its own step comes after the one before; the others do so by way of it. */
+/* A node without dependencies in its own step comes after the step before; the others do so through it. */
 TEST_WITH(test_step_before, begin, NULL)
 {
 	node(2, 0, FROM(1));
@@ -173,7 +173,7 @@ TEST_WITH(test_step_before, begin, NULL)
 	assert_int_equal(nodes[2].control[0], 7);
 }
 
-/* A function that is called for a result without elements is no node, but one of the calls. */
+/* A function called for a result without elements is no node, but counts as a call. */
 TEST_WITH(test_empty, begin, NULL)
 {
 	node(2, 0, FROM(1))->t.shape[1] = 0;
@@ -227,7 +227,7 @@ TEST(test_record)
 	r.n = 3;
 	for (unsigned int i = 0; i < 3; i++) {
 		r.at[i] = 100 + i;
-		memset(r.nodes[i], 'x', NODE_BYTES_MAX); /* its name has no end, and its shape is nonsense */
+		memset(r.nodes[i], 'x', NODE_BYTES_MAX); /* its name has no NUL, and its shape is nonsense */
 	}
 	memcpy(r.nodes[0] + f.op, &op, sizeof(op));
 	for (unsigned int i = 0; i < 4; i++) {
@@ -238,7 +238,7 @@ TEST(test_record)
 	assert_true(et_node_read(&r, &f, &n));
 	assert_string_equal(n.t.op_name, "add");
 	assert_int_equal(strlen(n.t.name), ET_NAME_LEN - 1);
-	assert_int_equal(n.t.bytes, 16); /* of strides that can be */
+	assert_int_equal(n.t.bytes, 16); /* of the valid strides */
 	assert_int_equal(n.n_sources, 2);
 	assert_null(n.sources[0].op_name);
 	assert_int_equal(n.sources[1].addr, 102);
@@ -280,7 +280,7 @@ TEST(test_comm)
 	assert_int_equal(m.peer, 0xc0);
 	s.symbol = "ncclReduceScatter";
 	s.args[2].name = "root";
-	r.vals[1] = 7; /* no type that there is */
+	r.vals[1] = 7; /* an unknown type */
 	assert_true(et_comm_read(&s, &r, &m));
 	assert_int_equal(m.node_type, 7);
 	assert_int_equal(m.coll, 7);
@@ -291,7 +291,7 @@ TEST(test_comm)
 	assert_false(et_comm_read(&s, &r, &m));
 }
 
-/* Those of one communicator follow one another, in the order of time; each communicator begins after the step before. */
+/* Operations of one communicator follow one another by time; each communicator starts after the step before. */
 TEST(test_comm_order)
 {
 	struct et_comm list[] = { { .start_ns = 30, .comm = 1 }, { .start_ns = 10, .comm = 1 }, { .start_ns = 20, .comm = 2 },
@@ -309,7 +309,7 @@ TEST(test_comm_order)
 	assert_int_equal(list[3].after, 51);
 }
 
-/* Calls of operators that call others: places and own times, of each thread apart. */
+/* Calls of operators that call others: places and own times, per thread. */
 TEST_WITH(test_calls, begin, NULL)
 {
 	static const struct {
@@ -319,7 +319,7 @@ TEST_WITH(test_calls, begin, NULL)
 		{ MAIN, 10, 100, 0, 7, 100 - 30 - 20 },
 		{ MAIN, 10, 30, 50, 50, 30 - 5 },
 		{ MAIN, 20, 5, 51, 51, 5 },
-		{ MAIN, 50, 0, 50, 52, 0 }, /* its end is not known */
+		{ MAIN, 50, 0, 50, 52, 0 }, /* its end is unknown */
 		{ MAIN, 90, 20, 50, 53, 20 },
 		{ MAIN, 110, 5, 0, 54, 5 },
 		{ WORKER, 15, 3, 0, 7, 3 },
@@ -355,12 +355,12 @@ TEST(test_shapes)
 	c.shapes[0] = 5 | 7 * first | 8 * second;
 	c.shapes[1] = 9 | 10 * third | 2097150 * (third << SHAPE_REST_BITS);
 	c.shapes[2] = 2 | 0 * first | 1073741822 * second;
-	c.shapes[3] = none; /* of no size that there is */
+	c.shapes[3] = none; /* of an invalid size */
 	c.shapes[4] = c.shapes[5] = none;
 	assert_string_equal(inputs_of(&c, ET_SHAPES), "[[7,8,9,10,2097150],[0,1073741822],[],[]]");
 	assert_string_equal(inputs_of(&c, ET_TYPES), "[\"Tensor(unknown)\",\"Tensor(unknown)\",\"Unknown\",\"Unknown\"]");
 	assert_string_equal(inputs_of(&c, ET_VALUES), "[[0,0,0,0,0,\"\"],[0,0,0,0,0,\"\"],\"<unknown>\",\"<unknown>\"]");
-	/* no sizes; one that does not fit, in either value; more than there may be */
+	/* no sizes; one that does not fit, in either value; more than allowed */
 	c.args = (struct tensor_args){ .n = 4, .tensors = 0xf, .regs = 0xf };
 	memset(c.shapes, 0, sizeof(c.shapes));
 	c.shapes[2] = 1 | ((UINT64_C(1) << SHAPE_BITS) - 1) * first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls whose values do not fit the preset, conditions, arguments that only some calls have. */
+/* Calls with values that do not fit the preset, conditions, arguments that only some calls have. */
 #include "sinks.h"
 
 #include "engine/check.h"
@@ -51,8 +51,7 @@ static int free_probes(void **state)
 	return 0;
 }
 
-/* One value that is none of the enum: all that is read through this pointer goes, in each probe of
- * the function, and nothing else does. */
+/* One value outside the enum: everything read through this pointer is dropped, in each probe of the function, and nothing else is. */
 TEST_WITH(test_pointer, NULL, free_probes)
 {
 	struct probe_spec *s, *same, *other;
@@ -76,7 +75,7 @@ TEST_WITH(test_pointer, NULL, free_probes)
 	for (unsigned int i = 0; i < s->nargs; i++)
 		assert_int_equal(check_shown(s, i, vals), i == 2 || i == 3);
 
-	/* reported once, counted further */
+	/* reported once, but still counted */
 	assert_true(call_strings(s, vals, "", ""));
 	assert_string_equal(said.text, "");
 	assert_int_equal(s->left_out, 6);
@@ -90,7 +89,7 @@ TEST_WITH(test_pointer, NULL, free_probes)
 		"inftrace: f: 1 values left out that do not fit the preset lab\n");
 }
 
-/* On the stack there is a pointer in each slot. */
+/* On the stack each slot holds a pointer of its own. */
 TEST_WITH(test_stack, NULL, free_probes)
 {
 	struct probe_spec *s =
@@ -100,7 +99,7 @@ TEST_WITH(test_stack, NULL, free_probes)
 	assert_int_equal(s->misfits, 0x05);
 }
 
-/* If the ABI defines where the argument is, this is a value that the preset does not know. */
+/* Where the ABI fixes the argument's place, such a value is just unknown to the preset. */
 TEST_WITH(test_unknown, NULL, free_probes)
 {
 	uint64_t vals[FUNC_VALS_MAX] = { 2, 1, 1 };
@@ -123,7 +122,7 @@ TEST_WITH(test_unknown, NULL, free_probes)
 	assert_int_equal(s->left_out, 3);
 }
 
-/* Also after the first calls, for a probe that fits so far. */
+/* Also after the first calls, for a probe that has fitted so far. */
 TEST_WITH(test_late, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "op *(arg1),str arg2");
@@ -193,7 +192,7 @@ TEST_WITH(test_checks, NULL, free_probes)
 	add_check(s, "c != none");
 	assert_true(call(s, 1, 0, 1));
 	assert_string_equal(said.text, "");
-	/* two of them at once, each with its line */
+	/* two at once, each with its line */
 	assert_true(call(s, (uint64_t)-5, UINT64_MAX, 1));
 	assert_non_null(strstr(said.text, "f: a is -5; left out: a ("));
 	assert_non_null(strstr(said.text, "f: b is -1; left out: a, b ("));
@@ -216,7 +215,7 @@ TEST_WITH(test_when, NULL, free_probes)
 	assert_false(call_strings(s, vals, "fine", ""));
 }
 
-/* A probe of the user shows everything. */
+/* A probe given by the user shows everything. */
 TEST_WITH(test_option, NULL, free_probes)
 {
 	struct probe_spec *s = add("f", "op *(arg1+8),str *(arg1+16)");
@@ -248,7 +247,7 @@ TEST_WITH(test_only_if, NULL, free_probes)
 		assert_int_equal(shown, calls[i].shown);
 	}
 	assert_int_equal(s->left_out, 0);
-	/* what is not known any more, nothing can depend on */
+	/* nothing can depend on what is no longer known */
 	assert_true(call(s, 2, 77, 0));
 	assert_int_equal(s->misfits, 2);
 	assert_false(check_shown(s, 2, (uint64_t[FUNC_VALS_MAX]){ 2, 1 }));
@@ -279,8 +278,7 @@ TEST_WITH(test_written, setup, teardown)
 	chrome_done(&o);
 }
 
-/* A handle is shown with its name if it has one in this process; a value that is stored late is
- * missing from a call that is cut. */
+/* A handle is shown with its name if it has one in this process; a value stored late is missing in a cut call. */
 TEST_WITH(test_handles, setup, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 0x77, 0x77, 1 } };

@@ -50,7 +50,7 @@ TEST_WITH(test_chrome_times, setup, teardown)
 		{ START + 999, 1000, "0.999", "1.000" },
 		{ START + 1000, 1001, "1.000", "1.001" },
 		{ START + 123456789012345, 60, "123456789012.345", "0.060" },
-		/* seven years, at which a double cannot hold nanoseconds any more */
+		/* seven years: a double can no longer hold nanoseconds */
 		{ START + 220898664123456789, 100000000000000007, "220898664123456.789",
 			"100000000000000.007" },
 		/* in flight when the recording began */
@@ -106,9 +106,9 @@ TEST_WITH(test_chrome_syscalls, setup, teardown)
 		{ SYS_mmap, INT64_MAX, 0, 0, "mmap", "0x7fffffffffffffff", NULL, NULL, NULL },
 		{ 511, 3, 0, 0, "syscall_511", "3", NULL, NULL, NULL },
 		{ UINT32_MAX, 3, 0, 0, "syscall_4294967295", "3", NULL, NULL, NULL },
-		/* numbers of the 32-bit table mean other calls */
+		/* numbers of the 32-bit table are other calls */
 		{ SYS_read, 3, 9, SYSCALL_F_COMPAT, NULL, "3", NULL, NULL, NULL },
-		/* what it returned is not known yet */
+		/* its result is not known yet */
 		{ SYS_read, 0, 5, REC_F_OPEN_END | SYSCALL_F_BLOCKED, "read", NULL, "5", NULL, "slow" },
 		{ SYS_read, 1, 5, REC_F_OPEN_START, "read", "1", "5", "1", NULL },
 	};
@@ -161,7 +161,7 @@ TEST_WITH(test_chrome_cpus_and_faults, setup, teardown)
 	on.h.start_ns += 10000;
 	on.h.flags = REC_F_OPEN_START | REC_F_OPEN_END;
 	EMIT(&o, &on);
-	on.h.cpu = 65535; /* more than there can be: no name, but no harm */
+	on.h.cpu = 65535; /* an impossible CPU: no name, but no harm */
 	EMIT(&o, &on);
 	EMIT(&o, &fault);
 	fault.h.start_ns += 10000;
@@ -241,12 +241,12 @@ TEST_WITH(test_chrome_tasks, setup, teardown)
 		tasks_update(rec.tasks, &r);
 		EMIT(&o, &r);
 	}
-	/* a new name, before and after which the thread does something */
+	/* a new name; the thread does something before and after it */
 	memcpy(r.comm, hostile, sizeof(hostile));
 	r.h.id = TASK_COMM;
 	tasks_update(rec.tasks, &r);
 	EMIT(&o, &r);
-	/* and the name of the process, which is that of its main thread */
+	/* and the name of the process, which is its main thread's */
 	r.h.tid = PID;
 	memcpy(r.comm, "renamed\0", 8);
 	tasks_update(rec.tasks, &r);
@@ -275,7 +275,7 @@ TEST_WITH(test_chrome_tasks, setup, teardown)
 	chrome_done(&o);
 }
 
-/* The last counters of memory of a process come at the end of the recording, when its name may be forgotten. */
+/* The last memory counters of a process come at the end of the recording, when its name may be forgotten. */
 TEST_WITH(test_chrome_forgotten, setup, teardown)
 {
 	struct rec_memory memory = { .h = hdr(REC_MEMORY, 0), .rss_bytes = 1 };
@@ -335,7 +335,7 @@ TEST_WITH(test_chrome_mark, setup, teardown)
 				"'reason':'\\'x\\''}}\n");
 }
 
-/* Texts that are kept from one event to the next belong to the right thread, time and name. */
+/* Texts kept from one event to the next belong to the right thread, time and name. */
 TEST_WITH(test_chrome_kept, setup, teardown)
 {
 	static const uint32_t tids[] = { TID, TID + 256, TID + 512, 7, 0 };
@@ -349,7 +349,7 @@ TEST_WITH(test_chrome_kept, setup, teardown)
 
 		h.tid = tids[draw() % ARRAY_SIZE(tids)];
 		h.tgid = h.tid ? PID : 0;
-		/* back and forth around the tenths of a second for which a time is kept */
+		/* back and forth around the tenths of a second whose text is kept */
 		h.start_ns = START + draw() % 40 * 50000000 + draw() % 3 - 1;
 		h.dur_ns = draw() >> draw() % 64;
 		sink_record(o.s, &h, sizeof(h));
@@ -366,7 +366,7 @@ TEST_WITH(test_chrome_kept, setup, teardown)
 			h.tid, ts, dur);
 		assert_memory_equal(line, expect, strlen(expect));
 	}
-	chrome_read_any(&o); /* of times that do not fit */
+	chrome_read_any(&o); /* times that do not fit */
 	chrome_done(&o);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Chrome trace: the process `requests`, of steps with rows. */
+/* The Chrome trace: the process `requests`, from steps with rows. */
 #include "request_steps.h"
 
 #include "format/request_track.h"
@@ -19,7 +19,7 @@ static void settle(struct sink *s)
 		sink_settled(s);
 }
 
-/* The nth event of a name on a track of the process, in the order of the file. */
+/* The nth event of a name on a track of the process, in file order. */
 static struct json_object *on_row(const struct out *o, const char *ph, const char *name, const char *row, unsigned int nth)
 {
 	int64_t tid = -1;
@@ -49,7 +49,7 @@ TEST_WITH(test_slices, setup, teardown)
 	settle(o.s);
 	flush(&o);
 	read_text(&o);
-	validate(&o, false); /* as it is before its end */
+	validate(&o, false); /* as it is before the end */
 	chrome_read(&o);
 
 	e = find(&o, "M", "process_name", 2);
@@ -58,7 +58,7 @@ TEST_WITH(test_slices, setup, teardown)
 
 	assert_non_null(on_row(&o, "X", "request 1", "slot 0", 0));
 	assert_non_null(on_row(&o, "X", "request 2", "slot 3", 0));
-	/* the last one is a single step, which gave its only token: no decode */
+	/* the last one is a single step with its only token: no decode */
 	assert_events(&o, SLICES, "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':15.000,'name':'request 1','cat':'batch','args':{'number':1,'pid':5000000,"
 				  "'sequence':0,'prompt_tokens':16,'cached_tokens':0,'output_tokens':3,'steps':3,'steps_shared':0,'first_step':0,'first_token_step':0,"
 				  "'last_step':4,'ttft_us':4.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':4.000,'own_decode_us':2.000,"
@@ -78,7 +78,7 @@ TEST_WITH(test_slices, setup, teardown)
 	chrome_done(&o);
 }
 
-/* From the slices of the steps, as numbered in the args, to those of the requests. */
+/* From the slices of steps, numbered in args, to those of requests. */
 TEST_WITH(test_arrows, setup, teardown)
 {
 	static const struct {
@@ -151,7 +151,7 @@ TEST_WITH(test_counters, setup, teardown)
 	ASSERT_COUNTER(&o, "tokens per step", "1.000 1", "5.000 0", "6.000 0", "9.000 0", "9.000 1", "10.000 0", "11.000 1",
 		"14.001 0", "15.000 1", "16.000 0", "16.000 1", "17.000 0", "17.000 1", "20.000 0");
 	ASSERT_COUNTER(&o, "active requests", "1.000 1", "6.000 2", "16.000 1", "20.000 0");
-	/* by turns, while the step of the other one runs */
+	/* in turns, while the other's step runs */
 	ASSERT_COUNTER(&o, "waiting requests", "6.000 1", "10.000 0", "11.000 1", "14.001 0", "15.000 1", "16.000 0");
 	chrome_done(&o);
 }
@@ -164,7 +164,7 @@ TEST_WITH(test_together, setup, teardown)
 	chrome_open(&o);
 	feed(o.s, together, ARRAY_SIZE(together));
 	chrome_read(&o);
-	/* 7 of 8 rows, and 4 of 5, were of the other one's prompt */
+	/* 7 of 8 rows, and 4 of 5, were of the other's prompt */
 	assert_events(&o, SLICES, "{'ph':'X','pid':4194600,'tid':4194601,'ts':1.000,'dur':25.000,'name':'request 1','cat':'batch','args':{'number':1,'pid':5000000,"
 				  "'context':'0x8','sequence':0,'prompt_tokens':16,'cached_tokens':0,'output_tokens':3,'steps':3,'steps_shared':2,'first_step':0,"
 				  "'first_token_step':0,'last_step':2,'ttft_us':4.000,'ttft_others_us':0.000,'ttft_between_us':0.000,'own_prefill_us':4.000,"
@@ -212,7 +212,7 @@ TEST_WITH(test_none, setup, teardown)
 	chrome_done(&o);
 }
 
-/* Contexts and processes are distinguished by their names, from the second on. */
+/* Contexts and processes have distinct names, from the second on. */
 TEST_WITH(test_groups, setup, teardown)
 {
 	static const struct rows_step list[] = {
@@ -238,7 +238,7 @@ TEST_WITH(test_groups, setup, teardown)
 	chrome_done(&o);
 }
 
-/* A request is in the file in which it is over; arrows to steps of another file are in none. */
+/* A request is in the file in which it ends; arrows to steps in another file are left out. */
 TEST_WITH(test_rotated, setup, teardown)
 {
 	struct out o, first;
@@ -265,8 +265,7 @@ TEST_WITH(test_rotated, setup, teardown)
 	chrome_done(&o);
 }
 
-/* Sequences and contexts of any value, times that lie anywhere: the file is valid, and has no more tracks than there is
- * room for. */
+/* Any sequences, contexts and times: the file is valid, and has no more tracks than there is room for. */
 TEST_WITH(test_hostile, setup, teardown)
 {
 	uint64_t now = 0;

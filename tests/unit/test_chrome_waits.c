@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Chrome trace: time off CPU, who ended it, and the arrows of that. */
+/* The Chrome trace: off-CPU time, who ended it, and its arrows. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
@@ -48,7 +48,7 @@ TEST_WITH(test_chrome_wakeups, setup, teardown)
 	EMIT(&o, &r);
 	r.h.flags = 0;
 	r.h.start_ns += 10000;
-	r.wake_ns = r.h.start_ns + 1234; /* ran at once */
+	r.wake_ns = r.h.start_ns + 1234; /* it ran at once */
 	EMIT(&o, &r);
 	r.h.start_ns += 10000;
 	r.waker_tid = PID + 99; /* unknown */
@@ -63,9 +63,8 @@ TEST_WITH(test_chrome_wakeups, setup, teardown)
 				"'run_queue_us':1.234,'waker_tid':5000099}}\n");
 }
 
-/* A thread can be woken just before it has left the CPU, by one that has gone on since: the arrow begins
- * when that was, within the waker's slice, and the thread is runnable from its first nanosecond off
- * the CPU. */
+/* A thread can be woken just before it has left the CPU, by one that has moved on since: the arrow begins at that time,
+ * within the waker's slice, and the thread is runnable from its first nanosecond off CPU. */
 TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
@@ -83,7 +82,7 @@ TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 	r.waker_slice = waker.h.start_ns;
 	EMIT(&o, &waker);
 	EMIT(&o, &r);
-	/* in the file before: nothing to begin in */
+	/* in the previous file: no slice to begin in */
 	waker.h.start_ns = r.waker_slice = START - 100;
 	r.wake_ns = START - 1;
 	r.h.start_ns = START + 10000;
@@ -100,9 +99,9 @@ TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 }
 
 /*
- * Where a system call takes 0.2 us, chrome://tracing nests calls that follow each other, and leaves out arrows
- * that begin in one that it has nested. They are in the file, at their instants: the checker says how many there
- * are. KEEP names a file for the trace, which tests/integration/importer.sh has the importer read.
+ * Where a system call takes 0.2 us, chrome://tracing nests consecutive calls, and drops arrows that begin in a call that it
+ * has nested. The file has them at their instants; the checker reports their number. KEEP names a file for the trace, which
+ * tests/integration/importer.sh has the importer read.
  */
 TEST_WITH(test_chrome_fast_calls, setup, teardown)
 {
@@ -154,7 +153,7 @@ TEST_WITH(test_chrome_fast_calls, setup, teardown)
 	chrome_done(&o);
 }
 
-/* Arrows from the waker to the woken: each with an id of its own, both ends in slices. */
+/* Arrows from the waker to the woken thread: each with its own id, both ends in slices. */
 TEST_WITH(test_chrome_arrows, setup, teardown)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
@@ -175,8 +174,7 @@ TEST_WITH(test_chrome_arrows, setup, teardown)
 		r.h.dur_ns = n < 25 ? 25 : n + 1;
 		EMIT(&o, &r);
 	}
-	/* no arrows: no slice to start in, or one that was lost, nothing to end in, still off the CPU,
-	 * an interrupt */
+	/* no arrows: no slice to start in, or a lost one; nothing to end in; still off CPU; an interrupt */
 	r.h.start_ns += 20000;
 	r.wake_ns = r.h.start_ns;
 	r.waker_slice = 0;

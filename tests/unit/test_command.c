@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
+/* Commands that inftrace starts: found as by execvp(3), held until they are released. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static void make_file(const char *name, mode_t mode)
 static int enter_directory(void **state)
 {
 	signal(SIGPIPE, SIG_IGN);
-	setenv("PATH", "/usr/bin:/bin", 1); /* not folders that only some may search */
+	setenv("PATH", "/usr/bin:/bin", 1); /* not directories that only some may search */
 	if (!mkdtemp(dir) || chdir(dir) || mkdir("here", 0700) || mkdir("folder", 0700) ||
 		mkdir("here/tool", 0700))
 		return -1;
@@ -49,7 +49,7 @@ static int leave_directory(void **state)
 
 /* ---- command_check ---- */
 
-/* Whether execvp() runs it: asked in a child. */
+/* Whether execvp() runs it; tried in a child. */
 static bool execvp_finds(const char *name)
 {
 	char *argv[] = { (char *)name, NULL };
@@ -114,7 +114,7 @@ TEST(test_check_errors)
 			fail_msg("%s: %d", names[i].name, command_check(names[i].name));
 	}
 
-	/* longer than any path: neither here nor cut to something that is */
+	/* longer than any path: neither found nor truncated to something that exists */
 	longest = malloc(3 * PATH_MAX);
 	memset(longest, '/', 3 * PATH_MAX);
 	strcpy(longest + 2 * PATH_MAX, "bin");
@@ -163,7 +163,7 @@ TEST(test_loader)
 	assert_int_equal(loader_of("folder", loader), -ENOEXEC);
 	assert_int_equal(loader_of("nothing", loader), -ENOENT);
 
-	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
+	/* no headers; headers beyond the end; a name that is too long, unterminated, or missing */
 	EXPECT(&e, sizeof(e), -ENOENT);
 	e.e_phnum = 1;
 	EXPECT(&e, sizeof(e), -ENOEXEC);
@@ -216,7 +216,7 @@ static void spawn_shell(struct command *cmd, const char *script)
 	assert_false(cmd->exited);
 }
 
-/* Lets it go, and waits for its end. */
+/* Releases it, and waits for its end. */
 static int run_to_end(struct command *cmd, int err)
 {
 	assert_int_equal(command_release(cmd), err);
@@ -245,7 +245,7 @@ TEST(test_exit_codes)
 	assert_int_equal(count_fds(), fds);
 }
 
-/* Of its own accord, without being told to end. */
+/* It ends by itself, without being told to. */
 TEST(test_wait)
 {
 	struct command cmd, none = {};
@@ -278,7 +278,7 @@ TEST(test_exec_failure)
 	assert_int_equal(count_fds(), fds);
 }
 
-/* Not a byte of it runs before it is released, and it never runs if it is not. */
+/* It executes nothing before it is released, and never if it is not. */
 TEST(test_held)
 {
 	unsigned int fds = count_fds();
@@ -301,7 +301,7 @@ TEST(test_held)
 	assert_int_equal(count_fds(), fds);
 }
 
-/* Something killed it before it was let go. */
+/* It was killed before it was released. */
 TEST(test_killed_while_held)
 {
 	unsigned int fds = count_fds();
@@ -326,9 +326,9 @@ TEST(test_end)
 	command_end(&cmd);
 	assert_true(cmd.exited);
 	assert_int_equal(command_exit_code(&cmd), 128 + SIGTERM);
-	command_end(&cmd); /* again: by now it belongs to nobody else */
+	command_end(&cmd); /* again: by now the pid is nobody else's */
 
-	/* what it says as it ends is its own */
+	/* what it writes while ending is its own */
 	spawn_shell(&cmd, "trap 'exit 3' TERM; echo > out; while :; do sleep 0.01; done");
 	unlink("out");
 	assert_int_equal(command_release(&cmd), 0);
@@ -339,7 +339,7 @@ TEST(test_end)
 	assert_int_equal(command_exit_code(&cmd), 3);
 }
 
-/* Without a shell, which makes signals as it likes them. */
+/* Without a shell, which changes signals. */
 static int run(char **argv)
 {
 	struct command cmd;
@@ -348,7 +348,7 @@ static int run(char **argv)
 	return run_to_end(&cmd, 0);
 }
 
-/* inftrace blocks and ignores signals; its command gets them as if it had been started alone. */
+/* inftrace blocks and ignores signals; its command gets them as if started alone. */
 TEST(test_signals)
 {
 	sigset_t block, before;
@@ -363,7 +363,7 @@ TEST(test_signals)
 	assert_int_equal(run((char *[]){ "grep", "-q", "^SigBlk:[[:space:]]*0*$",
 				 "/proc/self/status", NULL }),
 		0);
-	/* not ignored: 13, PIPE, and 25, XFSZ, of which each is the lowest bit of its digit */
+	/* not ignored: 13, PIPE, and 25, XFSZ, each the lowest bit of its digit */
 	assert_int_equal(run((char *[]){ "grep", "-q",
 				 "^SigIgn:[[:space:]]*[0-9a-f]*[02468ace][0-9a-f]\\{2\\}"
 				 "[02468ace][0-9a-f]\\{3\\}$",
@@ -373,7 +373,7 @@ TEST(test_signals)
 	signal(SIGXFSZ, SIG_DFL);
 }
 
-/* Descriptors of inftrace do not leak into the command, the pipes to it neither. */
+/* inftrace's descriptors do not leak into the command, nor do the pipes to it. */
 TEST(test_descriptors)
 {
 	char script[128];
@@ -384,7 +384,7 @@ TEST(test_descriptors)
 
 		n += flags >= 0 && !(flags & FD_CLOEXEC);
 	}
-	/* the shell's own, of the folder, is closed again when it looks at the names */
+	/* the shell's own descriptor of the directory is closed again when it checks the names */
 	snprintf(script, sizeof(script),
 		"n=0; for f in /proc/$$/fd/*; do [ ! -e $f ] || n=$((n + 1)); done; exit $((n != "
 		"%u))",

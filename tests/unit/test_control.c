@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The control socket: what a recording does with its clients, including hostile and slow ones. */
+/* The control socket: how a recording handles its clients, including hostile and slow ones. */
 #include <sys/resource.h>
 
 #include "cases.h"
@@ -121,8 +121,7 @@ TEST_WITH(test_length, setup, teardown)
 	assert_int_equal(r->statuses, 1);
 }
 
-/* Who says nothing keeps others waiting for a bounded time, and who leaves or reads nothing, not at
- * all. */
+/* A silent client blocks others for a bounded time; one that leaves or does not read, not at all. */
 TEST_WITH(test_one_at_a_time, setup, teardown)
 {
 	struct recording *r = *state;
@@ -141,7 +140,7 @@ TEST_WITH(test_one_at_a_time, setup, teardown)
 	expect_part(r, idle[0], "no request came");
 	expect(r, fd, STATUS_EMPTY);
 	assert_int_equal(count_fds(), before);
-	/* a flood of such that leave at once */
+	/* a flood of clients that leave at once */
 	for (int i = 0; i < 2000; i++) {
 		fd = dial(socket_of(getpid()));
 		if (fd >= 0)
@@ -151,7 +150,7 @@ TEST_WITH(test_one_at_a_time, setup, teardown)
 	}
 	settle(r);
 	assert_int_equal(count_fds(), before);
-	/* one that does not read, whose answer is as long as it may be */
+	/* a client that does not read, with the longest possible answer */
 	r->status_len = CONTROL_REPLY_MAX - 64;
 	fd = ask_text(STATUS);
 	settle(r);
@@ -186,7 +185,7 @@ TEST_WITH(test_killed_clients, setup, teardown)
 	settle(r);
 	control_done(r->control, r->id, 0, NULL, NULL);
 	assert_int_equal(count_fds(), before);
-	/* the place has another client now, which the answer is not for */
+	/* the slot has another client now, which must not get the answer */
 	uint64_t id = r->id;
 
 	fd = ask_text(DUMP);
@@ -212,7 +211,7 @@ TEST_WITH(test_waiting, setup, teardown)
 	}
 	expect_part(r, ask_text(DUMP), "16 dumps are waiting already; try again in a moment");
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
-	/* more than a request: nobody reads it, and it wakes nobody up */
+	/* more than a request: nobody reads it, and it causes no wake-up */
 	fd = ask_text(DUMP);
 	say(fd, DUMP, strlen(DUMP));
 	settle(r);
@@ -224,7 +223,7 @@ TEST_WITH(test_waiting, setup, teardown)
 	assert_int_equal(r->dumps, CONTROL_WAITING_MAX);
 }
 
-/* The answer is one message: of lists that do not fit there is a part. */
+/* The answer is one message: lists that do not fit are truncated. */
 TEST_WITH(test_long_answers, setup, teardown)
 {
 	struct json_object *list = json_object_new_array(), *answer;

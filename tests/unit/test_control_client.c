@@ -40,7 +40,7 @@ static bool is_up(pid_t pid)
 	return !access(socket_of(pid), F_OK);
 }
 
-/* target: a pid that it records; 0: none; -1: all */
+/* target: the pid that it records; 0: none; -1: all */
 static pid_t server_start(int target)
 {
 	struct recording r = { .in_progress = true, .status = json_object_new_object() };
@@ -79,7 +79,7 @@ static const struct control_where *here(void)
 	return &where;
 }
 
-/* What they return; what they print is in `said`. */
+/* Each returns the client's result; what it prints is in `said`. */
 static int find(pid_t pid, struct control_peer *peer)
 {
 	return GRABBED(said, control_find(here(), pid, peer));
@@ -90,7 +90,7 @@ static int ask(const struct control_peer *peer, enum control_command command, co
 	return GRABBED(said, control_ask(peer, command, reason, NULL, reply, NULL));
 }
 
-/* It is answered with this message; NULL: whatever. */
+/* Expects this answer; NULL: any. */
 static void expect_answer(const struct control_peer *peer, enum control_command command, const char *reason, const char *message)
 {
 	struct json_object *reply = NULL;
@@ -102,7 +102,7 @@ static void expect_answer(const struct control_peer *peer, enum control_command 
 	json_object_put(reply);
 }
 
-/* It fails, and this is among what is printed. */
+/* Expects failure, with this text printed. */
 static void expect_failed(const struct control_peer *peer, enum control_command command, const char *reason, int err, const char *why)
 {
 	struct json_object *reply = NULL;
@@ -172,7 +172,7 @@ TEST_WITH(test_find, setup, teardown)
 	expect_found(0, b);
 	a = server_start(getpid());
 	expect_not_found(getpid(), -ENOTUNIQ, "2 recordings of process");
-	/* stopped: nobody knows what it records */
+	/* stopped: what it records is unknown */
 	kill(a, SIGSTOP);
 	expect_found(getpid(), b);
 	expect_not_found(1, -ETIMEDOUT, "does not answer; is it stopped, or still starting?");
@@ -198,7 +198,7 @@ TEST_WITH(test_ask, setup, teardown)
 	control_peer_free(&peer);
 }
 
-/* Two recorders are stopped, and one has no room for a client: the client waits for both at once. */
+/* Two recorders are stopped, one of them with no room for a client: the client waits for both at once. */
 TEST_WITH(test_stopped, setup, teardown)
 {
 	struct control_peer peer, *peers;
@@ -206,7 +206,7 @@ TEST_WITH(test_stopped, setup, teardown)
 	int fds[256], n = 0;
 	size_t n_peers;
 
-	/* before there are descriptors that they would inherit */
+	/* before there are descriptors to inherit */
 	full = server_start(1);
 	stopped = server_start(1);
 	up = server_start(1);
@@ -230,7 +230,7 @@ TEST_WITH(test_stopped, setup, teardown)
 			fail_msg("%s", peers[i].error);
 	}
 	control_peers_free(peers, n_peers);
-	/* continues while the client waits for it, after all those that have left */
+	/* continues while the client waits, after all earlier clients have left */
 	while (n)
 		close(fds[--n]);
 	if (!fork()) {
@@ -366,7 +366,7 @@ TEST_WITH(test_descriptors, setup, teardown)
 	}
 }
 
-/* A socket with the name of another process is not that process. */
+/* A socket named after another process is not accepted as that process. */
 TEST_WITH(test_impostor, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid(), .pid = getppid() };
@@ -380,7 +380,7 @@ TEST_WITH(test_impostor, setup, teardown)
 	expect_failed(&peer, CONTROL_STOP, NULL, -EACCES, "");
 	free(peer.path);
 	server_end(pid);
-	/* a directory to which others can write is not trusted */
+	/* a directory that others can write to is not trusted */
 	pid = server_start(1);
 	expect_found(0, pid);
 	assert_int_equal(chmod(directory, 0770), 0);
@@ -388,7 +388,7 @@ TEST_WITH(test_impostor, setup, teardown)
 	server_end(pid);
 }
 
-/* A status whose parts are of other types than they should be. */
+/* A status with members of the wrong types. */
 TEST_WITH(test_wrong_status, setup, teardown)
 {
 	static const char *const statuses[] = {
@@ -421,7 +421,7 @@ TEST_WITH(test_wrong_status, setup, teardown)
 	fclose(out);
 }
 
-/* Names in the directory of another user may lead to sockets that are none of theirs. */
+/* Names in another user's directory may lead to sockets that do not belong to that user. */
 TEST_WITH(test_links, setup, teardown)
 {
 	struct control_peer peer = { .uid = geteuid() }, *peers;
@@ -438,7 +438,7 @@ TEST_WITH(test_links, setup, teardown)
 	expect_failed(&peer, CONTROL_STOP, NULL, -EACCES, "");
 	free(peer.path);
 	peer.pid = pid;
-	/* the right file, but not of the user whose directory it is in */
+	/* the right file, but not owned by the directory's owner */
 	peer.path = strdup(socket_of(pid));
 	expect_answer(&peer, CONTROL_START, NULL, NULL);
 	peer.uid++;

@@ -90,7 +90,7 @@ TABLE_TEST(test_llama_cpp)
 	assert_string_equal(name_of(s, 4000), "ggml_cpu_extra_compute_forward");
 	assert_string_equal(name_of(s, UINT64_MAX), "ggml_cpu_extra_compute_forward");
 
-	/* one probe for the ends of two pairs and a span of its own */
+	/* one probe for the ends of two pairs and for its own span */
 	s = get("ggml_barrier");
 	assert_int_equal(s->role, ROLE_BARRIER);
 	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END | PROBE_F_GROUP);
@@ -136,7 +136,7 @@ TABLE_TEST(test_installed)
 	stderr_grab_end(&said);
 	assert_one_line(said.text);
 
-	/* no presets: none is detected, which is not an error, but is reported */
+	/* no presets: detecting none is no error, but is reported */
 	n = pt.n;
 	assert_int_equal(setenv("INFTRACE_ENGINES", "/nonexistent", 1), 0);
 	stderr_grab_begin(&said);
@@ -154,10 +154,10 @@ TEST(test_good)
 	expect_good(START "'version':0,'checked':[],'enums':{},'probes':[]}\n\n ");
 	expect_good(PROBES("{" F ",'args':{'a':'u8 arg1','b':'u8 arg1','c':'u8 arg1','d':'u8 arg1',"
 			   "'e':'u8 arg1','f':'u8 arg1'},'name':'$f'}"));
-	/* the function at the end of a pair has a span of its own, in either order */
+	/* the end function of a pair has its own span, in either order */
 	expect_good(PROBES("{'begin':'f','end':'g','role':'op'},{'symbol':'g','role':'barrier'}"));
 	expect_good(PROBES("{'symbol':'g','role':'barrier'},{'begin':'f','end':'g','role':'op'}"));
-	/* the same name in two libraries is two functions */
+	/* the same name in two libraries means two functions */
 	expect_good(PROBES("{" F ",'library':'liba*'},{" F ",'library':'libb*'},{" F "}"));
 	/* UTF-8 is for everyone */
 	expect_good(PROBES("{" F ",'name':'d\xc3\xa9"
@@ -225,7 +225,7 @@ TABLE_TEST(test_conditions)
 		"'when':'o == one'},"
 		"{'symbol':'g','role':'op','args':{'n':'s32 arg1'},'when':'n > -0x10'},"
 		"{'symbol':'h','role':'op','args':{'o':'e arg1'},'when':'o != two'}]}");
-	/* a function has a span, and an instant under a condition */
+	/* a function has a span, and a conditional instant */
 	assert_int_equal(pt.n, 4);
 	assert_int_equal(pt.specs[0].flags, PROBE_F_SPAN);
 	s = &pt.specs[1];
@@ -239,7 +239,7 @@ TABLE_TEST(test_conditions)
 	assert_int_equal(p.when, WHEN_GT);
 	assert_int_equal(p.when_val, 0);
 	assert_int_equal(p.when_than, -16);
-	/* a name that the enum of this release lacks */
+	/* a name that this release's enum lacks */
 	assert_int_equal(probe_spec_encode(get("h"), &p), -ENOENT);
 }
 
@@ -270,7 +270,7 @@ TABLE_TEST(test_detail)
 	assert_int_equal(p.nvals, 2);
 	assert_int_equal(p.nstrs, 1);
 	assert_int_equal(p.fetch[1].flags, FETCH_F_STRING);
-	/* malformed, and an argument that is there twice */
+	/* malformed, and an argument given twice */
 	assert_int_equal(load_text(PROBES("{" F ",'detail':[]}")), -EINVAL);
 	assert_non_null(strstr(said.text, ":1: detail: must be an object"));
 	assert_int_equal(
@@ -301,7 +301,7 @@ TABLE_TEST(test_names)
 	s = get("use");
 	assert_true(s->args[0].is_handle && s->args[0].is_pointer);
 	assert_int_equal(s->handle_arg, -1);
-	/* for its names, even if it is not shown */
+	/* for its names, even if it is hidden */
 	assert_true(get("tell")->hidden);
 	probe_table_free(&pt);
 	pt.op_detail = true;
@@ -310,7 +310,7 @@ TABLE_TEST(test_names)
 	assert_false(get("tell")->hidden);
 }
 
-/* Two presets in one table: the first stays whole when the second turns out bad. */
+/* Two presets in one table: the first stays intact when the second turns out bad. */
 TABLE_TEST(test_two)
 {
 	load_good(PROBES("{" F "}"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* env_hash, on real processes that the tests start with an environment of their choice. */
+/* env_hash, on real processes that the tests start with chosen environments. */
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -111,7 +111,7 @@ TEST(test_variables)
 	assert_null(strstr(json, "hush"));
 	vars = get(obj, "env");
 	assert_int_equal(json_object_object_length(vars), 4);
-	assert_string_equal(get_string(vars, "OMP_NUM_THREADS"), "8"); /* the first, as getenv */
+	assert_string_equal(get_string(vars, "OMP_NUM_THREADS"), "8"); /* the first one, as with getenv */
 	assert_string_equal(get_string(vars, "CUDA_VISIBLE_DEVICES"), "0,1");
 	assert_string_equal(get_string(vars, "ROCR_VISIBLE_DEVICES"), "");
 	assert_string_equal(get_string(vars, "GGML_PATH"), "a=b\"\\\n\xef\xbf\xbd");
@@ -156,7 +156,7 @@ static void check_sorted(struct json_object *obj)
 	}
 }
 
-/* The hash as anybody can compute it from the JSON. */
+/* The hash as anyone can compute it from the JSON. */
 TEST(test_canonical)
 {
 	char *const env[] = { "VLLM_B=2 3", "VLLM_A=1", "CUDA_C=/x/y", NULL };
@@ -232,7 +232,7 @@ TEST(test_libraries)
 	assert_string_not_equal(hash, again);
 }
 
-/* Labels and where a tool writes are no settings. */
+/* Labels and output paths of tools are no settings. */
 TEST(test_labels)
 {
 	char *const plain[] = { "FERRUM_ATTENTION=1", "GGML_SCHED_DEBUG=1", NULL };
@@ -254,7 +254,7 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 	struct loaded *l = arg;
 	struct stat st;
 
-	/* not the program, nor [vdso], nor what valgrind adds */
+	/* not the program, [vdso], or what valgrind adds */
 	if (l->n == 64 || *info->dlpi_name != '/' || strstr(info->dlpi_name, "/vgpreload_") || stat(info->dlpi_name, &st))
 		return 0;
 	l->names[l->n] = strrchr(info->dlpi_name, '/') + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace validate of execution traces: those that inftrace writes, others', and damaged ones. */
+/* inftrace validate on execution traces: inftrace's own, others', and damaged ones. */
 #include "format/chakra.h"
 #include "io/writer.h"
 #include "schema/proto.h"
@@ -29,7 +29,7 @@ static int finish(void **state)
 	return 0;
 }
 
-/* Returns how many problems it has. */
+/* Returns the number of problems. */
 static uint64_t check_as(enum file_kind kind, const char *from, size_t size)
 {
 	struct check_report report = { .problem = add_problem };
@@ -66,7 +66,7 @@ static enum file_kind detected(const char *from, size_t size)
 	return kind;
 }
 
-/* It has no problem, and this is said of it. */
+/* Expects no problem, and this in the summary. */
 static void expect_good(const char *said)
 {
 	assert_int_equal(check(file, (size_t)(end - file)), 0);
@@ -90,7 +90,7 @@ static void node(uint64_t id, uint64_t data, uint64_t control)
 	end = et_write_node(end, &n, &c);
 }
 
-/* A node of others. types: the text of its output's types. */
+/* A node of another program. types: the text of its output types. */
 static void node_of_others(uint64_t id, uint64_t type, const char *types)
 {
 	char *mark = end, *io;
@@ -116,7 +116,7 @@ TEST_WITH(test_good, begin, finish)
 	expect_good("x: execution trace, 4 nodes, 3 dependencies: COMP 3, COMM_COLL 1\n");
 }
 
-/* A file can end anywhere, and is valid up to its last whole message. */
+/* A file may end anywhere, and is valid up to its last whole message. */
 TEST_WITH(test_cut, begin, finish)
 {
 	size_t whole;
@@ -136,7 +136,7 @@ TEST_WITH(test_cycles, begin, finish)
 	node(1, 3, 0);
 	node(2, 1, 0);
 	node(3, 2, 0);
-	node(4, 3, 0); /* in no circle, but behind one */
+	node(4, 3, 0); /* not in a cycle, but after one */
 	node(5, 0, 0);
 	expect("its dependencies form a cycle: node 2 needs node 1 needs node 3 needs node 2\n");
 	assert_non_null(strstr(summary, "NOT VALID, 1 problem"));
@@ -193,7 +193,7 @@ TEST_WITH(test_other_files, begin, finish)
 	memset(file, 0, 64);
 	assert_true(check(file, 64) > 1);
 	end = file;
-	node(1, 0, 0); /* which would be read as the metadata, and is lost */
+	node(1, 0, 0); /* it would be read as the metadata, and is lost */
 	node(2, 0, 0);
 	expect("message 1 is not the GlobalMetadata with which an execution trace begins\n");
 	assert_string_equal(summary, "");
@@ -218,7 +218,7 @@ static void begin_converted(void)
 	end = proto_close(message, end);
 }
 
-/* Ids count from 0, which is not written. Dependencies are packed, and -1: none. Lists of tensors are in Python's notation. */
+/* Ids count from 0, which is not written. Dependencies are packed; -1: none. Lists of tensors are in Python's notation. */
 static void converted(uint64_t id, int data, int data2, int control)
 {
 	const int deps[] = { control, data, data2 };
@@ -254,11 +254,11 @@ TEST_WITH(test_converted, begin, finish)
 	metadata = (size_t)(end - file);
 	converted(0, -1, -1, -1);
 	converted(1, 0, -1, -1);
-	converted(2, 0, 3, 0); /* 3 comes behind it */
+	converted(2, 0, 3, 0); /* 3 comes after it */
 	converted(3, 1, -1, -1);
 	expect_good("x: execution trace, 4 nodes, 5 dependencies: COMP 4\n");
 	assert_int_equal(detected(file, (size_t)(end - file)), FILE_EXECUTION_TRACE);
-	/* with no metadata but an empty message, or one with a version only */
+	/* the metadata is an empty message, or has only a version */
 	file[metadata - 1] = 0;
 	assert_int_equal(check(file + metadata - 1, (size_t)(end - file) - metadata + 1), 0);
 	memcpy(file + metadata - 6, "\5\x0a\0030.4", 6);
@@ -266,7 +266,7 @@ TEST_WITH(test_converted, begin, finish)
 	assert_int_equal(detected(file + metadata - 6, (size_t)(end - file) - metadata + 6), FILE_EXECUTION_TRACE);
 }
 
-/* Its control dependencies are on nodes that it left out, or in a circle with data: the feeder does not look at them. */
+/* Its control dependencies are on nodes that were left out, or form cycles with data: the feeder ignores them. */
 TEST_WITH(test_converted_control, begin, finish)
 {
 	begin_converted();
@@ -276,7 +276,7 @@ TEST_WITH(test_converted_control, begin, finish)
 	expect_good("x: execution trace, 3 nodes, 4 dependencies: COMP 3; 1 dependencies on nodes that are not in it\n");
 }
 
-/* What the feeder never issues. */
+/* Nodes that the feeder never issues. */
 TEST_WITH(test_converted_bad, begin, finish)
 {
 	begin_converted();
@@ -326,7 +326,7 @@ TEST_WITH(test_pytorch, begin, finish)
 	};
 	char said[256];
 
-	/* written as they end, and some were begun before the recording */
+	/* written in order of end; some began before the recording */
 	expect_json(FILE_ET_PYTORCH, PT_OF(PT(3, "\"ctrl_deps\":2,") "," PT(2, "\"ctrl_deps\":1,") "," PT(5, "\"ctrl_deps\":4,") "," PT_ROOT), "",
 		PT_SAID "4 nodes, 2 dependencies; 1 dependencies on nodes that are not in it\n");
 	expect_json(FILE_ET_PYTORCH, "{\"schema\":\"1.0.1\",\"nodes\":[" PT(3, "\"parent\":3,") "]}", "its dependencies form a cycle: node 3 needs node 3\n",
@@ -339,7 +339,7 @@ TEST_WITH(test_pytorch, begin, finish)
 
 #define JSONIZED(more) "{\n  \"attr\": [{\"name\": \"schema\", \"stringVal\": \"1\"}]\n}{\n  \"name\": \"a\",\n  \"type\": \"COMP_NODE\"\n}" more
 
-/* One message after the other: 64-bit numbers are texts, and what is 0 is not there. */
+/* One message after the other: 64-bit numbers are text, and zero members are absent. */
 TEST_WITH(test_jsonizer, begin, finish)
 {
 	static const char said[] = "x: execution trace in the JSON of Chakra's jsonizer, ";
@@ -379,7 +379,7 @@ TEST_WITH(test_not_detected, begin, finish)
 	assert_int_equal(detected("\0\2\x08\1", 4), FILE_OTHER);
 }
 
-/* Whatever is in it, and wherever it ends: no crash, and an end. */
+/* Whatever is in the file and wherever it ends: no crash and no hang. */
 TEST_WITH(test_junk, begin, finish)
 {
 	static char damaged[4096];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Argument expressions: the table that BPF interprets, for every type and shape, and refusals. */
+/* Argument expressions: the table for BPF, for every type and shape, and refusals. */
 #include "engine/spec.h"
 #include "unit.h"
 
@@ -54,7 +54,7 @@ static const struct good goods[] = {
 	GOOD("ptr *(*(*(arg6-1)+0x10)-0x20)", { .reg = REG_ARG6, .derefs = 3, .size = 8, .off = { -1, 16, -32 } }, .is_pointer = true),
 	GOOD("u64 *(*(*(sp)))", { .reg = REG_SP, .derefs = 3, .size = 8 }),
 	GOOD("u64 *(arg1+0)", { .reg = REG_ARG1, .derefs = 1, .size = 8 }),
-	/* the offset's limits are those of its 32 bits */
+	/* offsets are limited to 32 bits */
 	GOOD("u64 *(arg1+2147483647)", { .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MAX } }),
 	GOOD("u64 *(arg1-2147483648)", { .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MIN } }),
 	GOOD("u64 *(arg1+0x7fffffff)", { .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MAX } }),

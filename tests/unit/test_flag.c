@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The flag file: what counts as there, and that no change is missed. */
+/* The flag file: what counts as present, and that no change is missed. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
@@ -14,9 +14,9 @@
 #include "unit.h"
 #include "util/log.h"
 
-static char top[64];    /* a directory of this test's own, the current one */
+static char top[64];    /* this test's own directory, the current one */
 static char said[8192]; /* by the last call */
-static struct flag *f;  /* the one that the test watches */
+static struct flag *f;  /* the one under test */
 
 static int setup(void **state)
 {
@@ -52,7 +52,7 @@ static void open_flag(const char *path)
 	assert_int_equal(flag_open(path, &f), 0);
 }
 
-/* One reading; its messages are in `said`. */
+/* Reads once; messages are in `said`. */
 static int read_one(bool *ret_there)
 {
 	struct stderr_grab g;
@@ -64,7 +64,7 @@ static int read_one(bool *ret_there)
 	return ret;
 }
 
-/* All changes up to now, as a text: "+" there, "-" not. */
+/* All changes so far, as text: "+" present, "-" absent. */
 static const char *changes(void)
 {
 	static char text[64];
@@ -90,7 +90,7 @@ static void assert_changes(const char *wanted)
 	assert_string_equal(said, "");
 }
 
-/* The same, with this among what is said. */
+/* The same, with this text among the messages. */
 static void assert_told(const char *wanted, const char *text)
 {
 	assert_string_equal(changes(), wanted);
@@ -133,7 +133,7 @@ TEST_WITH(test_there_at_the_start, setup, teardown)
 	assert_changes("-");
 }
 
-/* Between two readings: what happens (+ it is created, - removed), and what is told. */
+/* Between two readings: what happens (+ it is created, - removed), and what is reported. */
 TEST_WITH(test_several_changes, setup, teardown)
 {
 	static const char *const cases[][2] = { { "+-", "-" }, { "+-+", "+" }, { "-+", "-+" }, { "-+-+", "-+" }, { "-+-", "-" }, { "", "-" } };
@@ -160,7 +160,7 @@ TEST_WITH(test_other_ways_to_appear, setup, teardown)
 	assert_changes("-");
 	assert_int_equal(link("dir/other", "dir/flag"), 0);
 	assert_changes("+");
-	/* replaced: never away */
+	/* replaced: never absent */
 	touch("other");
 	assert_int_equal(rename("other", "dir/flag"), 0);
 	assert_changes("+");
@@ -193,7 +193,7 @@ TEST_WITH(test_paths, setup, teardown)
 	assert_changes("+");
 	unlink("dir/flag");
 	assert_changes("-");
-	/* below the root: none is created there */
+	/* in the root directory: none is created there */
 	open_flag("/test_flag.none");
 	assert_changes("-");
 }
@@ -244,7 +244,7 @@ TEST_WITH(test_refused_at_the_start, setup, teardown)
 	assert_refused("dir/flag", -EINVAL, "/dir/flag: it is a special file, not a regular file");
 }
 
-/* Said once, until a good one has been there. */
+/* Reported once, until a good one has been there. */
 TEST_WITH(test_refused_later, setup, teardown)
 {
 	open_flag("dir/flag");
@@ -262,7 +262,7 @@ TEST_WITH(test_refused_later, setup, teardown)
 	rmdir("dir/flag");
 	touch("dir/flag");
 	assert_changes("+");
-	/* a file that is refused replaces a good one */
+	/* a refused file replaces a good one */
 	assert_int_equal(symlink("../target", "link"), 0);
 	assert_int_equal(rename("link", "dir/flag"), 0);
 	assert_told("-", "it is a symbolic link");
@@ -293,7 +293,7 @@ TEST_WITH(test_owner, setup, teardown)
 	own("other", 4712);
 	assert_int_equal(rename("other", "dir/flag"), 0);
 	assert_told("-", "belongs to user 4712, neither to you (4711) nor to root");
-	/* no number: as without sudo */
+	/* not a number: as without sudo */
 	setenv("SUDO_UID", "47x", 1);
 	assert_refused("dir/flag", -EPERM, "neither to you (0)");
 	unsetenv("SUDO_UID");
@@ -309,7 +309,7 @@ TEST_WITH(test_directory_removed, setup, teardown)
 	unlink("dir/flag");
 	rmdir("dir");
 	assert_told("-", "/dir/flag was removed; its window stays closed until it is back");
-	touch("else"); /* where it is waited for */
+	touch("else"); /* where the flag is waited for */
 	assert_changes("-");
 	mkdir("dir", 0755);
 	assert_true(readable());
@@ -342,7 +342,7 @@ TEST_WITH(test_directory_moved, setup, teardown)
 	assert_changes("-");
 }
 
-/* With directories above it, as each of them reappears. */
+/* With parent directories, as each of them reappears. */
 TEST_WITH(test_directories_above, setup, teardown)
 {
 	mkdir("a", 0755);
@@ -358,7 +358,7 @@ TEST_WITH(test_directories_above, setup, teardown)
 	assert_changes("-");
 	mkdir("a/b", 0755);
 	assert_changes("-");
-	/* meanwhile one above disappears, too */
+	/* meanwhile a parent disappears, too */
 	assert_int_equal(rename("a", "z"), 0);
 	assert_changes("-");
 	mkdir("z/b/c", 0755);
@@ -390,7 +390,7 @@ TEST_WITH(test_directory_becomes_a_file, setup, teardown)
 	assert_string_equal(changes(), "+");
 }
 
-/* In a mount namespace of its own; exit code: 0 passed, 77 not allowed here. */
+/* In its own mount namespace; exit code: 0 passed, 77 not allowed here. */
 static int unmount_it(void)
 {
 	bool ok;

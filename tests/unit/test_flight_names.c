@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a dump of the flight recorder knows of threads, and of spans that were open. */
+/* What a dump of the flight recorder knows about threads and open spans. */
 #include "flight_model.h"
 
 /* ---- names ---- */
 
 #define THREADS 40
 
-/* The names that threads TID+1.. of process TID have after each event, and records that carry the
- * number of the name that they must be shown with. */
+/* The names that threads TID+1.. of process TID have after each event, and records with the number of the name that they
+ * must be shown with. */
 struct people {
 	struct flight *f;
 	uint64_t now_ns, dice;
@@ -50,7 +50,7 @@ static void live_on(struct people *p)
 	} else if (r < 8 && !p->exited[i]) {
 		p->exited[i] = true;
 		tell(p->f, p->now_ns, TASK_EXIT, rec.h.tid, p->name[i]);
-	} else if (!p->exited[i] || r < 100) { /* a few arrive after the end */
+	} else if (!p->exited[i] || r < 100) { /* a few arrive after the exit */
 		rec.arg0 = p->name[i];
 		rec.ret = p->exited[i];
 		assert_int_equal(flight_append(p->f, &rec.h, sizeof(rec)), 0);
@@ -87,7 +87,7 @@ TEST_STORE(test_names)
 		assert_int_equal(flight_dump_begin(p.f, p.now_ns, NULL, &dump), 0);
 		p.dump_names = dump.names;
 		p.checked = 0;
-		/* in the end much more arrives than is handed over, and the dump is evicted from the store */
+		/* finally much more arrives than is handed over, and the dump is evicted from the store */
 		while (flight_dump_next(p.f, on_person, &p, 200)) {
 			for (unsigned int i = 0; i < turn * 20; i++)
 				live_on(&p);
@@ -98,7 +98,7 @@ TEST_STORE(test_names)
 	assert_true(p.exited_checked > 1000);
 }
 
-/* The name is older than all that is handed over. */
+/* The name is older than everything handed over. */
 TEST_STORE(test_names_before_horizon)
 {
 	struct people p = { .f = store_new(MB, 100 * MS) };
@@ -119,7 +119,7 @@ TEST_STORE(test_names_before_horizon)
 	flight_dump_end(p.f);
 }
 
-/* Those that were there at the start, and those of no target, whom only the live table knows. */
+/* Threads that existed at the start, and non-targets, which only the live table knows. */
 TEST(test_names_from_outside)
 {
 	struct rec_task fork = { .h = { .kind = REC_TASK, .id = TASK_FORK, .start_ns = START, .tgid = TID, .tid = TID }, .comm = "server" };
@@ -132,7 +132,7 @@ TEST(test_names_from_outside)
 	tasks_update(live, &fork);
 	tasks_find(live, TID)->written = 3;
 	assert_int_equal(flight_new(MB, 0, live, &f), 0);
-	/* it has exited and is forgotten, and its number belongs to another: the dump must not know of that */
+	/* it has exited and is forgotten, and its number is reused: the dump must not know of that */
 	fork.h.id = TASK_COMM;
 	memcpy(fork.comm, "renamed", sizeof("renamed"));
 	tasks_update(live, &fork);
@@ -160,7 +160,7 @@ TEST(test_names_from_outside)
 	tasks_free(live);
 }
 
-/* ---- spans that were open ---- */
+/* ---- open spans ---- */
 
 static void append_span(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id,
 	uint64_t start_ns, uint64_t end_ns)
@@ -176,7 +176,7 @@ static bool has(struct flight *f, enum rec_kind kind, uint32_t tid, uint32_t id,
 	return dump_has(f, (struct rec_hdr){ .kind = kind, .tid = tid, .id = id, .start_ns = start_ns }, since_ns);
 }
 
-/* `n` other records, so that the keys may not all have room. */
+/* `n` other records, so that there may not be room for all keys. */
 static void check_open_spans(uint64_t bytes, unsigned int n)
 {
 	const uint64_t since = START + 1000 * MS;
@@ -193,7 +193,7 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 	assert_false(has(f, REC_SYSCALL, TID + 1, 202, START, since)); /* no dump */
 
 	assert_int_equal(flight_dump_begin(f, since, NULL, &dump), 0);
-	append_span(f, REC_SYSCALL, TID + 3, 202, START, since); /* not of the dump */
+	append_span(f, REC_SYSCALL, TID + 3, 202, START, since); /* not part of the dump */
 	assert_false(has(f, REC_SYSCALL, TID, 202, START, since));
 	assert_true(has(f, REC_SYSCALL, TID + 1, 202, START, since));
 	assert_true(has(f, REC_OFF_CPU, TID, 0, START + 7, since));
@@ -209,7 +209,7 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 		assert_true(has(f, REC_SYSCALL, TID + 2, 202, START, since));
 		assert_true(has(f, REC_SYSCALL, TID + 2, 202, START + n - 1, since));
 		assert_false(has(f, REC_SYSCALL, TID + 2, 202, START + n, since));
-		/* asked for another time */
+		/* the time asked for differs */
 		assert_false(has(f, REC_SYSCALL, TID + 2, 202, START, since + 1));
 	}
 	assert_true(has(f, REC_SYSCALL, TID, 202, START, since - 1));

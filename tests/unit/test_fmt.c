@@ -7,7 +7,7 @@
 
 #define GUARD 0x5a
 
-/* Fixed seed: a failure can be run again. (xorshift64, Marsaglia 2003) */
+/* Fixed seed, so that failures repeat (xorshift64, Marsaglia 2003). */
 static uint64_t random_u64(void)
 {
 	static uint64_t x = 88172645463325252ull;
@@ -15,7 +15,7 @@ static uint64_t random_u64(void)
 	return next_random(&x);
 }
 
-/* As likely 3 digits as 20. */
+/* All numbers of digits are equally likely. */
 static uint64_t random_width(void)
 {
 	return random_u64() >> (random_u64() & 63);
@@ -29,7 +29,7 @@ static char *guarded(void)
 	return memset(buf, GUARD, sizeof(buf));
 }
 
-/* `end` is what the function returned; it may have touched max bytes. */
+/* `end` is the function's result; it may have touched max bytes. */
 static void check(const char *end, const char *expect, size_t max)
 {
 	size_t len = strlen(expect);
@@ -133,7 +133,7 @@ TEST(test_json_known)
 	CHECK_JSON("a\xff"
 		   "b",
 		"\"a" FFFD "b\"");
-	/* overlong '/', lone surrogate, above U+10FFFF: not one byte of them can start anything */
+	/* overlong '/', lone surrogate, above U+10FFFF: none of their bytes can start anything */
 	CHECK_JSON("\xc0\xaf", "\"" FFFD FFFD "\"");
 	CHECK_JSON("\xed\xa0\xbd", "\"" FFFD FFFD FFFD "\"");
 	CHECK_JSON("\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\"");
@@ -166,7 +166,7 @@ static bool is_char(const unsigned char *s, size_t n)
 	return memcmp(out, s, n) == 0;
 }
 
-/* Whether a character begins with these n bytes, and is longer: tries to complete it. */
+/* Whether these n bytes begin a longer character: tries to complete it. */
 static bool is_prefix(const unsigned char *s, size_t n)
 {
 	unsigned char t[4];
@@ -185,7 +185,7 @@ static bool is_prefix(const unsigned char *s, size_t n)
 	return false;
 }
 
-/* What a reader must see: s with each ill-formed part replaced. Returns the length. */
+/* Writes what a reader must see: s with each ill-formed part replaced. Returns the length. */
 static size_t sanitize(const unsigned char *s, size_t len, char *out)
 {
 	size_t i = 0, n, left, o = 0;
@@ -209,8 +209,7 @@ static size_t sanitize(const unsigned char *s, size_t len, char *out)
 	return o;
 }
 
-/* No escape names anything above U+00FF, so none is a surrogate; no control byte is left,
- * which some parsers let pass. */
+/* Escapes only name characters up to U+00FF, so none is a surrogate; no control byte is left, since some parsers let them pass. */
 static void check_escapes(const char *p, const char *end)
 {
 	for (; p < end; p++) {
@@ -270,7 +269,7 @@ TEST(test_json_round_trip)
 	}
 }
 
-/* Every byte at every place of the 8 that the fast path looks at together. */
+/* Every byte at each of the 8 places that the fast path looks at together. */
 TEST(test_json_each_byte)
 {
 	unsigned char s[17];
@@ -327,7 +326,7 @@ TEST(test_floats)
 	check_float("3.4028235e+38", 0x7f7fffff, 4);
 	check_float("-1.4013e-45", 0x80000001, 4);
 	check_float("-0.0", 0x80000000, 4);
-	/* what JSON has no numbers for */
+	/* values for which JSON has no number */
 	check_float("\"NaN\"", 0x7ff8000000000000, 8);
 	check_float("\"NaN\"", 0xfff0000000000001, 8);
 	check_float("\"NaN\"", 0x7fc00000, 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The agent is injected into running programs (tests/gpu/inject_target.c), which notice if anything of theirs is
- * not as it should be: 200 times, by processes that are killed meanwhile, and while the program ends or calls exec.
+ * The agent is injected into running programs (tests/gpu/inject_target.c), which notice any damage: 200 times, by processes
+ * that are killed meanwhile, and while the program ends or calls exec.
  */
 #include <dirent.h>
 #include <elf.h>
@@ -16,7 +16,7 @@
 #include "gpu/inject_call.h"
 #include "gpu_peer.h"
 
-/* Whole injections; an emulated machine takes a hundred times as long for each. */
+/* Complete injections; an emulated machine takes a hundred times as long for each. */
 #ifdef __SANITIZE_ADDRESS__
 #define OFTEN 40
 #else
@@ -63,7 +63,7 @@ static void begin(const char *program, const char *kind, const char *end, const 
 	PEER_WAIT(__atomic_load_n(&t.page->rounds, __ATOMIC_RELAXED) || (*end && waitid(P_PID, (id_t)t.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT | WNOHANG)));
 }
 
-/* It goes on, and has found nothing. */
+/* The program goes on, and has found no damage. */
 static void unharmed(void)
 {
 	uint64_t rounds = __atomic_load_n(&t.page->rounds, __ATOMIC_RELAXED), work = __atomic_load_n(&t.page->work, __ATOMIC_RELAXED);
@@ -102,7 +102,7 @@ static int inject_library(const char *library, const char *name)
 	return err;
 }
 
-/* A busy machine takes longer at times than an injection may: that is tried again. */
+/* On a busy machine an injection may take too long; then it is tried again. */
 static int inject(const char *name)
 {
 	int err;
@@ -113,7 +113,7 @@ static int inject(const char *name)
 	return err;
 }
 
-/* The agent comes, and leaves again. */
+/* The agent arrives, and leaves again. */
 static void come_and_go(struct peer *p)
 {
 	int err = inject(p->name);
@@ -148,7 +148,8 @@ static void test_calls(void **state)
 	}
 }
 
-/* Whoever injects is killed at any moment. Not while in epoll_wait(), which ends with EINTR after any stop (signal(7)). */
+/* The injector is killed at any moment, but not while the target is in epoll_wait(), which ends with EINTR after any stop
+ * (signal(7)). */
 static void test_killed(void **state)
 {
 	static const char *const kinds[] = { "read", "nanosleep", "poll", "futex" };
@@ -170,7 +171,7 @@ static void test_killed(void **state)
 			assert_int_equal(waitpid(injector, &status, 0), injector);
 			unharmed();
 		}
-		/* and it can be done still, once the helper of the last one has ended */
+		/* and injecting still works once the helper of the last one has ended */
 		do
 			err = inject("@inftrace-test-nobody");
 		while (err == -EBUSY);
@@ -179,7 +180,7 @@ static void test_killed(void **state)
 	}
 }
 
-/* It ends, or executes another program, meanwhile. */
+/* The program ends, or executes another one, meanwhile. */
 static void test_ends(void **state)
 {
 	char rounds[16];
@@ -230,7 +231,7 @@ static void test_refused(void **state)
 	assert_int_equal(ptrace(PTRACE_DETACH, t.pid, 0, 0), 0);
 	end_unharmed();
 
-	/* stopped: it stays so */
+	/* stopped: it stays stopped */
 	begin("inject_target", "read", "", "");
 	assert_int_equal(kill(t.pid, SIGSTOP), 0);
 	assert_int_equal(waitpid(t.pid, &status, WUNTRACED), t.pid);
@@ -238,7 +239,7 @@ static void test_refused(void **state)
 	assert_int_equal(kill(t.pid, SIGCONT), 0);
 	end_unharmed();
 
-	/* what is to be loaded is no library */
+	/* the file to load is no library */
 	begin("inject_target", "read", "", "");
 	assert_int_equal(inject_library("/etc/passwd", "@x"), -ENOEXEC);
 	assert_non_null(strstr(t.why, "refuses"));
@@ -250,7 +251,7 @@ static void test_refused(void **state)
 	assert_int_equal(inject("@x"), -ESRCH);
 }
 
-/* In a container, where the file of the agent is not: what its program does before it begins. */
+/* In a container without the agent's file: what its program does before it begins. */
 static int hide_agent(void)
 {
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("/dev/null", agent, NULL, MS_BIND, NULL))
@@ -273,7 +274,7 @@ static int open_count(pid_t pid)
 	return n;
 }
 
-/* It gets a copy of the library in memory, once, and no descriptor is left. */
+/* It gets a copy of the library in memory, once, and no descriptor is left over. */
 static void test_container(void **state)
 {
 	struct peer p;
@@ -309,7 +310,7 @@ static void test_container(void **state)
 
 /* ---- seccomp ---- */
 
-/* Allows all but one system call, of which it says something else. */
+/* Allows all system calls but filter_call, for which the filter returns filter_says. */
 static int filter_call;
 static uint32_t filter_says;
 
@@ -396,7 +397,7 @@ static int give_rights(void)
 	return setresuid(65534, 65534, 0) ? -errno : 0;
 }
 
-/* A program of 32 bits, of which nothing but its header matters; it waits. */
+/* A 32-bit program, of which only the header matters; it waits. */
 static bool write_program_32(const char *path)
 {
 	static const struct {
@@ -451,7 +452,7 @@ static void test_others(void **state)
 	unlink(path);
 }
 
-/* One of its threads forks again and again meanwhile: its children do no harm to anybody. */
+/* One thread keeps forking meanwhile: its children do no harm. */
 static void test_forks(void **state)
 {
 	begin("inject_target", "read", "fork", "1000000000");
@@ -463,7 +464,7 @@ static void test_forks(void **state)
 	end();
 }
 
-/* Without ptrace there is nothing to be tested. */
+/* Without ptrace there is nothing to test. */
 static bool possible(void)
 {
 	pid_t child = fork();

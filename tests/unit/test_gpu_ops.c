@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* GPU time of operators. */
+/* GPU time per operator. */
 #include "format/gpu_ops.h"
 #include "gpu_info.h"
 #include "profile_lines.h"
@@ -59,11 +59,11 @@ TEST(test_innermost)
 
 	g = gpu_ops_new();
 	gpu_ops_step(g, &step);
-	give(g, kernel(0, 200, 300, TID, 110));     /* in 1, which is in 0 */
-	give(g, kernel(0, 250, 400, TID, 130));     /* in 0, behind 1 */
+	give(g, kernel(0, 200, 300, TID, 110));     /* in 1, which is inside 0 */
+	give(g, kernel(0, 250, 400, TID, 130));     /* in 0, after 1 */
 	give(g, kernel(0, 450, 500, TID, 90));      /* before all */
 	give(g, kernel(0, 500, 600, TID + 1, 115)); /* another thread, in its 2 */
-	give(g, kernel(0, 600, 700, TID, 190));     /* behind all */
+	give(g, kernel(0, 600, 700, TID, 190));     /* after all */
 	give(g, kernel(0, 700, 800, 0, 0));         /* not seen */
 	give(g, kernel(0, 950, 1100, TID, 120));    /* to the end of the step; in 1, up to its last instant */
 	give(g, kernel(0, 50, 120, TID, 150));      /* from its begin: and in 0, at its last instant */
@@ -86,7 +86,7 @@ TEST(test_innermost)
 	gpu_ops_free(g);
 }
 
-/* Whatever overlaps, and in whatever order it comes: the sums are the time in which a kernel ran. */
+/* Whatever overlaps, in any order: the sums are the time in which kernels ran. */
 TEST(test_exact)
 {
 	enum { KERNELS = 40,

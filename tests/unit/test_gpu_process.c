@@ -19,7 +19,7 @@ static struct {
 	struct rec_gpu list[GOT_MAX];
 	struct rec_gpu_step step; /* the last one */
 	uint64_t busy_ns;         /* as the intervals say */
-	unsigned int whole;       /* steps in which the GPU was busy all the time */
+	unsigned int whole;       /* intervals in which the GPU was busy all the time */
 } got;
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ring of a GPU's agent: read as written, and read without harm when it is written by a process that means some. */
+/* The ring of a GPU's agent: read as written, and read without harm when a malicious process writes it. */
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -19,7 +19,7 @@ static struct {
 	char name[GPU_NAME_MAX + 1];
 } got;
 
-/* What is handed over is always within these bounds. */
+/* What is passed on is always within these bounds. */
 static void on_activity(const struct gpu_record *r, void *arg)
 {
 	got.activities++;
@@ -97,7 +97,7 @@ TEST_WITH(test_records, set_up, tear_down)
 	assert_int_equal(feed->bad, 0);
 }
 
-/* A turn takes so many records; a ring that was full goes on. */
+/* A turn takes this many records; a full ring goes on. */
 TEST_WITH(test_bounds, set_up, tear_down)
 {
 	struct gpu_record r = agent_kernel(NOW, NOW, 7, 1);
@@ -168,7 +168,7 @@ TEST_WITH(test_bad_records, set_up, tear_down)
 	bad(n);
 }
 
-/* What a device is; a text without an end, and a number that is too large, are bad. */
+/* The description of a device; a text without an end and too large a number are bad. */
 TEST_WITH(test_device, set_up, tear_down)
 {
 	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { .name = "No Such GPU" } };
@@ -213,7 +213,7 @@ TEST_WITH(test_state, set_up, tear_down)
 	gpu_feed_state(feed, NOW, &st);
 	assert_int_equal(st.state, GPU_STATE_FAILED);
 	assert_true(st.failed_call == GPU_CALL_NONE && st.flushed_until == NOW);
-	/* bounded, so that what is written of them are numbers of 63 bits, also when added up */
+	/* bounded, so that sums of them as written still fit 63 bits */
 	assert_true(st.dropped == UINT64_C(1) << 50 && st.residual_ns == UINT64_C(1) << 50);
 	w->dropped_cupti = w->dropped_ring = 0;
 	w->flushed_until = 0;
@@ -341,7 +341,7 @@ TEST_WITH(test_collectives, set_up, tear_down)
 	assert_false(gpu_info_kernel(info, UINT32_MAX)->is_collective);
 }
 
-/* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
+/* A CUDA call launches; an NCCL call does not, though its preset has the same role and arguments. */
 TEST(test_launches)
 {
 	struct probe_spec specs[] = {
@@ -360,7 +360,7 @@ TEST(test_launches)
 	gpu_launches_free(launches);
 }
 
-/* What overlaps is on different tracks, whatever comes. */
+/* Overlapping work is on different tracks, whatever comes. */
 TEST_WITH(test_tracks, set_up, tear_down)
 {
 	static uint64_t ends[GPU_TRACKS_MAX];

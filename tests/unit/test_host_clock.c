@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How far the clocks of two hosts are apart: offsets and drifts that are planted in made-up messages, 20 seeds of each. */
+/* The offset between the clocks of two hosts: offsets and drifts planted in made-up messages, 20 seeds each. */
 #include "sinks.h"
 
 #include <json-c/json.h>
@@ -25,15 +25,15 @@ static int64_t some(int64_t below)
 	return (int64_t)((unsigned __int128)chance * (uint64_t)below >> 64);
 }
 
-/* Two hosts that ask each other something. */
+/* Two hosts that exchange messages. */
 struct plan {
 	int64_t offset_ns; /* theirs - ours at BEGIN */
 	int64_t ppb;       /* how much faster theirs is */
 	int64_t seconds;
 	unsigned int messages;
-	int64_t there_ns, back_ns; /* a message takes at least that long ... */
-	int64_t more_ns;           /* ... and up to that much longer, as scheduled on the other side */
-	unsigned int lost;         /* each so manieth is not recorded; 0: none */
+	int64_t there_ns, back_ns; /* the least time that a message takes ... */
+	int64_t more_ns;           /* ... and how much longer it may take, due to scheduling on the other side */
+	unsigned int lost;         /* every lost-th message is not recorded; 0: none */
 };
 
 static int64_t planted(const struct plan *p, int64_t ours_ns)
@@ -61,7 +61,7 @@ static void add_messages(struct host_messages *m, const struct plan *p, bool the
 	}
 }
 
-/* The line is one that every message allows, to the rounding. */
+/* The line satisfies every message, up to rounding. */
 static void assert_allowed(const struct host_messages *m, const struct host_clock *c)
 {
 	for (size_t i = 0; i < m->low.n; i++)
@@ -70,7 +70,7 @@ static void assert_allowed(const struct host_messages *m, const struct host_cloc
 		assert_true(host_clock_ahead(c, m->high.list[i].at_ns) <= m->high.list[i].ns + 2);
 }
 
-/* What was planted is within the residual of what was found, all of the time. Returns the residual. */
+/* What was planted is always within the residual of what was found. Returns the residual. */
 static int64_t find_planted(const struct plan *p)
 {
 	struct host_messages m = { 0 }, all = { 0 };
@@ -105,10 +105,10 @@ TEST(test_planted)
 		{ 0, 50000, 10, 2000, 30000, 30000, 2000000, 0 },
 		{ 3000000, -50000, 600, 2000, 30000, 30000, 2000000, 0 },
 		{ -2 * SECOND, 50000, 86400, 20000, 30000, 30000, 2000000, 0 },
-		/* other boots, and a path that is slower in one direction: the middle is wrong by half of that */
+		/* other boots, and a path that is slower in one direction: the middle is off by half of that */
 		{ 123456 * SECOND, 20000, 60, 2000, 20000, 900000, 500000, 0 },
 		{ -123456 * SECOND, 20000, 60, 2000, 900000, 20000, 500000, 0 },
-		/* much of it lost, and no time at all */
+		/* many losses, and a zero delay */
 		{ 3000000, 50000, 10, 4000, 30000, 30000, 2000000, 2 },
 		{ 3000000, 50000, 10, 400, 0, 0, 0, 0 },
 	};
@@ -121,13 +121,13 @@ TEST(test_planted)
 
 			chance = seed * 1000 + i;
 			residual = find_planted(p);
-			/* no wider than the delays make it: among so many some are close to the least */
+			/* no wider than the delays explain: among so many messages some are close to the least delay */
 			assert_true(residual <= (p->there_ns + p->back_ns) / 2 + p->more_ns / 5 + 4);
 		}
 	}
 }
 
-/* A pair of messages says nothing of the drift: what is unknown grows with the distance from it. */
+/* A pair of messages does not tell the drift: uncertainty grows with the distance from it. */
 TEST(test_few)
 {
 	struct host_messages m = { 0 };
@@ -171,7 +171,7 @@ TEST(test_one_way)
 	}
 }
 
-/* One message that was read 5 ms before all others allow it to have been sent. */
+/* One message was read 5 ms before all others allow it to have been sent. */
 TEST(test_contradiction)
 {
 	static const struct plan plan = { 3000000, 50000, 10, 2000, 30000, 30000, 2000000, 0 };
@@ -188,11 +188,11 @@ TEST(test_contradiction)
 		assert_int_equal(c.known, HOST_CONTRADICTS);
 		assert_int_equal(c.high_message, 77777);
 		assert_true(c.low_message != 77777);
-		/* a line of another rate would need less, but not by much: there are bounds on both sides of it */
+		/* a line of another rate would need less, but not much: it is bounded on both sides */
 		assert_in_range(c.apart_ns, 4000000, 5000000);
 		host_messages_clear(&m);
 	}
-	/* the same as a clock that was set meanwhile, which no drift explains */
+	/* the same as a clock set meanwhile, which no drift explains */
 	host_messages_add(&m, true, BEGIN, BEGIN + 10, 1);
 	host_messages_add(&m, false, BEGIN, BEGIN + 10, 2);
 	host_messages_add(&m, false, BEGIN + 2 * SECOND, BEGIN + SECOND, 3);
@@ -204,7 +204,7 @@ TEST(test_contradiction)
 	host_messages_clear(&m);
 }
 
-/* Times from damaged files: no overflow, and what is found agrees with the messages of that instant. */
+/* Times from damaged files: no overflow, and the result agrees with the messages of that instant. */
 TEST(test_hostile)
 {
 	static const int64_t times[] = { INT64_MIN, -LINK_NS_MAX, 1 - LINK_NS_MAX, -1, 0, 1, BEGIN, LINK_NS_MAX - 1, LINK_NS_MAX, INT64_MAX };
@@ -239,7 +239,7 @@ TEST(test_hostile)
 	}
 }
 
-/* ---- which boot of which host a recording is of: read, written into each format, and read from there ---- */
+/* ---- the boot and host of a recording: read, written into each format, and read back ---- */
 
 #define ID "0123abcd-4567-89ef-0123-456789abcdef"
 #define SHIFT INT64_C(-7000000000)
@@ -278,7 +278,7 @@ TEST(test_parse)
 		{ "0123abcd-4567-89ef-0123-456789abcde", NULL, false, 0 },
 		{ "0123abcd-4567-89ef-0123-456789abcdeg", NULL, false, 0 },
 		{ "0123abcd04567-89ef-0123-456789abcdef", NULL, false, 0 },
-		/* the id alone would say that the clock is that of others */
+		/* the id alone would make the clock seem to be the one of others */
 		{ ID, "", false, 0 },
 		{ ID, "-", false, 0 },
 		{ ID, " 5", false, 0 },
@@ -322,7 +322,7 @@ static void write_trace(struct out *o, bool chrome, const struct host_id *host)
 	rec.host = NULL;
 }
 
-/* Both readers of traces find it, and times are by the clock of the machine. */
+/* Both readers of traces find it, and times are in the machine's clock. */
 static void check_reads(bool chrome, const struct host_id *host, const struct host_id *expected)
 {
 	char path[64], why[LINK_WHY_MAX];

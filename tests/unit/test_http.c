@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is answered to whom: requests as browsers and attackers send them. */
+/* Which answer goes to whom: requests as browsers and attackers send them. */
 #include "http_server.h"
 
 static char answer[8192];
 
-/* The status of the answer to a request of its own connection, which is in answer[]. */
+/* Returns the status of the answer to a request on its own connection; the answer is in answer[]. */
 static int ask(const char *fmt, ...)
 {
 	char text[600];
@@ -52,7 +52,7 @@ TEST_WITH(test_headers, begin, end)
 	assert_int_equal(ask("HEAD /t.json HTTP/1.1\r\n" HOST "\r\n"), 200);
 	assert_true(says("Content-Length: 1000"));
 	assert_string_equal(body(), "");
-	/* a range is of GET alone */
+	/* ranges apply to GET alone */
 	assert_int_equal(ask("HEAD /t.json HTTP/1.1\r\n" HOST "Range: bytes=0-9\r\n\r\n"), 200);
 	assert_true(says("Content-Length: 1000"));
 }
@@ -68,7 +68,7 @@ TEST_WITH(test_paths, begin, end)
 		{ "GET /t.json? HTTP/1.1", 200 },
 		{ "GET http://127.0.0.1:9001/t.json HTTP/1.1", 200 },
 		{ "GET HTTP://localhost/t.json HTTP/1.1", 200 },
-		{ "GET http://evil.example/t.json HTTP/1.1", 403 }, /* not what the header says */
+		{ "GET http://evil.example/t.json HTTP/1.1", 403 }, /* not the host of the header */
 		{ "GET http://127.0.0.1 HTTP/1.1", 404 },
 		{ "GET http:///t.json HTTP/1.1", 403 },
 		{ "GET https://127.0.0.1/t.json HTTP/1.1", 400 },
@@ -189,17 +189,17 @@ TEST_WITH(test_origins, begin, end)
 		assert_int_equal(!!strstr(answer, "Access-Control"), rows[i].allowed);
 		assert_true(says("Vary: Origin"));
 	}
-	/* a page that embeds it, for which a browser sends no origin */
+	/* a page that embeds it, for which browsers send no origin */
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: cross-site\r\n\r\n"), 403);
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: x\r\n\r\n"), 403);
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: same-site\r\n\r\n"), 200);
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: none\r\n\r\n"), 200);
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST "Sec-Fetch-Site: cross-site\r\nOrigin: https://ui.perfetto.dev\r\n\r\n"), 200);
-	/* no page at all: curl */
+	/* not a page: curl */
 	ask("GET /t.json HTTP/1.1\r\n" HOST "\r\n");
 	assert_null(strstr(answer, "Access-Control"));
 	assert_int_equal(ask("GET /t.json HTTP/1.1\r\n" HOST UI "Origin: http://evil.example\r\n\r\n"), 400);
-	/* what the UI does first: it is told that this is no trace_processor, and may know that */
+	/* the UI's first request: it is told, and allowed to read, that this is no trace_processor */
 	assert_int_equal(ask("POST /status HTTP/1.1\r\n" HOST UI "Content-Length: 0\r\n\r\n"), 405);
 	assert_true(says("Access-Control-Allow-Origin: https://ui.perfetto.dev"));
 }

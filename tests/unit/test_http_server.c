@@ -11,7 +11,7 @@ static void get_file(int fd, size_t size)
 	hear_file(fd, 200, 0, size);
 }
 
-/* A client with a small buffer that has read the head of the answer, of which LARGE bytes are to come. */
+/* A client with a small buffer that has read the head of an answer of LARGE bytes. */
 static int connect_slow_reader(void)
 {
 	int fd = connect_to(4096);
@@ -114,7 +114,7 @@ TEST_WITH(test_growing_file, begin, end)
 		n = 2 * n + 1;
 		write_file(before, n);
 		say(fd, GET);
-		/* what comes now is for new requests */
+		/* new data is for new requests */
 		write_file(n, n + 1000);
 		hear_file(fd, 200, 0, n);
 		assert_int_equal(http_server_sent_whole(server), n);
@@ -173,7 +173,7 @@ TEST_WITH(test_killed_client, begin, end)
 	assert_int_equal(http_server_sent_whole(server), 0);
 }
 
-/* Further clients are turned away until one goes, or its time is over. */
+/* Further clients are refused until one leaves or times out. */
 TEST_WITH(test_crowd, begin, end)
 {
 	int fds[HTTP_CONNS_MAX], late;
@@ -241,7 +241,7 @@ TEST_WITH(test_stalled_reader, begin, end)
 	close(fd);
 }
 
-/* The answer is read completely although more was sent than anybody reads. */
+/* The answer is complete although the client sent more than is read. */
 TEST_WITH(test_unwanted_bytes, begin, end)
 {
 	static char junk[100000];
@@ -329,7 +329,7 @@ TEST_WITH(test_no_more_files, begin, end)
 		n++;
 	assert_int_equal(connect(second, address(), sizeof(struct sockaddr_in)), 0);
 	turn();
-	/* those who are there are served meanwhile */
+	/* present clients are served meanwhile */
 	get_file(fd, 10);
 	assert_true(is_silent(second));
 	while (n)
@@ -360,7 +360,7 @@ static char *make_page(void *ctx, const char *accept, size_t *ret_len, const cha
 	return text;
 }
 
-/* A text that is made for each request, also for slow readers, and those that go in the middle of it. */
+/* A text made for each request, also for slow readers and for those that leave in the middle. */
 TEST_WITH(test_page, begin, end)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
