@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The JSON readers: sources of bytes, values found in a stream and their nodes, times, untrusted
- * text. */
+/* The JSON readers: byte sources, values in a stream and their nodes, times, untrusted text. */
 #include <zlib.h>
 
 #include "read/json_source.h"
@@ -8,7 +7,7 @@
 #include "util/alloc.h"
 #include "util/text.h"
 
-/* The text, fed in pieces of n bytes, as nodes that are good until the next call. */
+/* Parses the text, fed in pieces of n bytes, into nodes that are valid until the next call. */
 static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
 {
 	static char buf[1024];
@@ -123,7 +122,7 @@ TEST(test_nodes)
 	json_nodes_free(&nodes);
 }
 
-/* Of members with one key the last counts, as with json-c, Python and JSON.parse. */
+/* Of members with the same key the last counts, as with json-c, Python and JSON.parse. */
 TEST(test_nodes_repeated)
 {
 	static const char text[] =
@@ -149,7 +148,7 @@ TEST(test_nodes_repeated)
 	json_nodes_free(&nodes);
 }
 
-/* Whether by its length or as a C string, a key with a NUL is not the one that ends there. */
+/* Neither by length nor as a C string does a key with a NUL equal the one that ends there. */
 TEST(test_nodes_nul_key)
 {
 	static const char *const names[] = { "a" };
@@ -191,7 +190,7 @@ TEST(test_node_numbers)
 	json_nodes_free(&nodes);
 }
 
-/* Members in a known order are found at once, and in any other all the same. */
+/* Members in the expected order are found at once, and in any other order as well. */
 TEST(test_node_get_next)
 {
 	static const char order[] = "abcdcab";
@@ -208,7 +207,7 @@ TEST(test_node_get_next)
 	json_nodes_free(&nodes);
 }
 
-/* Values of all sizes, over the borders of the buffer; lines of the file are counted. */
+/* Values of all sizes, across buffer borders; the file's lines are counted. */
 TEST(test_reader_values)
 {
 	const size_t count = 3000;
@@ -248,7 +247,7 @@ TEST(test_printable)
 	assert_string_equal(text_printable(buf, sizeof(buf), "mul_mat"), "mul_mat");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xc3\xa9\n"), "\xc3\xa9\\x0a");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xc2\x9b"), "\\xc2\\x9b");
-	/* what turns text around or cannot be seen */
+	/* characters that reorder text or are invisible */
 	assert_string_equal(text_printable(buf, sizeof(buf), "a\xe2\x80\xae"), "a\\u202e");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xef\xbb\xbf"), "\\ufeff");
 	assert_string_equal(text_printable(buf, sizeof(buf), "\xd8\x9c"), "\\u061c");
@@ -276,7 +275,7 @@ static void *gzip_member(const char *text, size_t len, size_t *ret_len)
 	return buf;
 }
 
-/* A member for each piece of text: the source gives the text back, however it is cut up. */
+/* One member per piece of text: the source returns the text, however it is cut up. */
 TEST(test_source_members)
 {
 	const size_t len = 3 * JSON_SOURCE_BUF + 17, piece = 100003;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* IPC, interrupts and memory in the Chrome trace, the sums per process in the profile, and what
- * both look up. */
+/* IPC, interrupts and memory in the Chrome trace, the sums per process in the profile, and the lookups of both. */
 #include "sinks.h"
 
 #include <dirent.h>
@@ -42,7 +41,7 @@ TEST_WITH(test_ipc, setup, teardown)
 			NULL, NULL },
 		{ SYS_futex, 0, 7, IPC_FUTEX_WAIT, SYSCALL_F_BLOCKED, "ipc_slow", "futex", "futex", "0",
 			NULL, NULL },
-		/* of the newer calls the number alone says whether they wake */
+		/* for newer calls the number alone says whether they wake */
 		{ 454 /* futex_wake */, 1, 0, IPC_FUTEX_WAIT, 0, "ipc_fast_send", "futex_wake",
 			"futex", "1", NULL, NULL },
 		{ 449 /* futex_waitv */, 0, 0, IPC_FUTEX_WAIT, 0, "ipc_fast_recv", "futex_waitv",
@@ -50,7 +49,7 @@ TEST_WITH(test_ipc, setup, teardown)
 		/* still in flight: blocked, or not yet */
 		{ SYS_read, 0, 4, IPC_UNIX, SYSCALL_F_BLOCKED | REC_F_OPEN_END, "ipc_slow", "read",
 			"unix", NULL, "4", NULL },
-		/* no kind that there is */
+		/* an unknown kind */
 		{ SYS_read, 1, 4, 7, 0, "read", NULL, NULL, "1", "4", "1" },
 		{ SYS_read, 1, 4, IPC_NONE, 0, "read", NULL, NULL, "1", "4", "1" },
 	};
@@ -293,7 +292,7 @@ TEST_WITH(test_sums, setup, teardown)
 		"bytes\":8192,"
 		"\"pages_allocated\":8,\"pages_freed\":9}",
 		"{}");
-	/* nothing is known of it except that it was there */
+	/* only its existence is known */
 	assert_body(&o, "sched_prof", 1,
 		"{\"pid\":5000007,\"comm\":\"\",\"switches_voluntary\":0,\"switches_involuntary\":"
 		"0,\"threads\":0}",
@@ -303,7 +302,7 @@ TEST_WITH(test_sums, setup, teardown)
 	close(o.fd);
 }
 
-/* A program may make up all the numbers that there are: the line has an end. */
+/* A program may use any call numbers: the line is bounded. */
 TEST_WITH(test_many_calls, setup, teardown)
 {
 	static struct syscall_total calls[SYSCALL_SUMS_MAX];
@@ -323,7 +322,7 @@ TEST_WITH(test_many_calls, setup, teardown)
 	close(o.fd);
 }
 
-/* ---- what is looked up ---- */
+/* ---- lookups ---- */
 
 TEST_WITH(test_irq_names, setup, teardown)
 {

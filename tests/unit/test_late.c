@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Who is late for collectives, from archives made here: of two hosts whose clocks are 5 s apart, known to within 10 us. */
+/* Who is late for collectives, from archives made here: two hosts with clocks 5 s apart, known to within 10 us. */
 #include "report.h"
 
 #include "cases.h"
@@ -13,17 +13,17 @@
 #define N 60
 #define STEP_MS 10
 
-/* A rank's recording: steps of 10 ms with a collective 8 ms behind the begin, but for one step. */
+/* A rank's recording: steps of 10 ms with a collective 8 ms after the begin, except in one step. */
 struct options {
-	bool made;         /* its communicator while it was recorded */
-	int slow, slow_us; /* the step, and by how much it is late for its collective */
-	const char *state; /* and spends so much more in that state, and in poll */
+	bool made;         /* its communicator was made while recording */
+	int slow, slow_us; /* the step that is late for its collective, and by how much */
+	const char *state; /* the extra time is in this state, and in poll */
 	int state_us, poll_us;
 	int loss; /* step in which records are lost */
 	uint64_t bytes;
 };
 
-/* All wait for the one that is late. */
+/* All wait for the late rank. */
 static int late_step = -1, late_us;
 
 static int begin_us(int step)
@@ -31,14 +31,14 @@ static int begin_us(int step)
 	return 1000 + step * STEP_MS * 1000 + (step > late_step ? late_us : 0);
 }
 
-/* What files say of their hosts besides, as members of JSON behind a comma. */
+/* What files also say about their hosts, as JSON members after a comma. */
 static const char *host_args[2] = { "", "" };
 /* Both hosts were booted at the same time. */
 static bool together;
-/* What a time namespace adds to the clock of the second one's recorder. */
+/* What the time namespace of the second host's recorder adds to the clock. */
 static int64_t shift;
 
-/* The clocks of the host that was booted then, at the beginning. */
+/* The first clock snapshot of the host with this boot time. */
 static void put_clocks(FILE *f, int64_t boot)
 {
 	bool b = boot == BOOT_B;
@@ -152,7 +152,7 @@ static void problem(void *ctx, const char *text)
 		assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
 }
 
-/* The report's object, to be freed; NULL: no collectives are in it. */
+/* Returns the report's object, which the caller frees; NULL: no collectives in it. */
 static struct json_object *report_of(const struct member *list, size_t n)
 {
 	struct json_object *o;
@@ -177,7 +177,7 @@ static struct json_object *report_of(const struct member *list, size_t n)
 
 #define MEMBERS 5
 
-/* Of both ranks. named: the profiles are of hosts with names; clock: they say when they began. */
+/* Makes the files of both ranks. named: profiles have host names; clock: they say when they began. */
 static void members_of(struct member list[MEMBERS], const struct options *a, const struct options *b, int64_t residual, bool named, bool clock)
 {
 	late_step = b->slow;
@@ -240,7 +240,7 @@ static void check_one(struct json_object *o)
 				 "thread waited 20.0 ms for a disk" });
 }
 
-/* What is said of the latest one. */
+/* Checks what is said about the latest rank. */
 static void check_latest(struct json_object *o, const char *text)
 {
 	assert_contains(json_object_get_string(at_path(o, LATEST "text")), text);
@@ -252,7 +252,7 @@ TEST(test_straggler)
 	struct options b = slow_at(30, 20000, "blocked_io");
 
 	check_one(both(&usual, &b, 10000, true, true));
-	/* by the clock alone: the wall clocks of the hosts are 5 s apart above their CLOCK_BOOTTIME */
+	/* by the clock alone: the wall clocks' leads over CLOCK_BOOTTIME differ by 5 s */
 	check_one(both(&usual, &b, 10000, false, true));
 }
 
@@ -264,7 +264,7 @@ TEST(test_no_clock)
 	check_latest(both(&usual, &b, 10000, false, false), "there is no profile of it");
 }
 
-/* Hosts that were booted together are told apart by their boot ids alone. Profiles have no names of hosts here. */
+/* Hosts booted together are told apart only by their boot ids. The profiles have no host names here. */
 TEST(test_booted_together)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
@@ -277,14 +277,14 @@ TEST(test_booted_together)
 	/* one of them is older */
 	host_args[0] = "";
 	check_one(both(&usual, &b, 10000, false, true));
-	/* two names for one boot: it may be of either */
+	/* two names for one boot: it may be either */
 	host_args[0] = host_args[1];
 	check_latest(both(&usual, &b, 10000, false, true), "there is no profile of it");
 	host_args[0] = host_args[1] = "";
 	together = false;
 }
 
-/* A time namespace sets the clock that the second host's recorder reads: the manifest has that of the machine. */
+/* A time namespace shifts the clock that the second host's recorder reads: the manifest has the machine's clock. */
 TEST(test_namespace)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
@@ -297,7 +297,7 @@ TEST(test_namespace)
 	shift = 0;
 }
 
-/* Most of the time in the state may lie behind the call, where it waits for the others. */
+/* Most of the time in the state may come after the call, where it waits for the others. */
 TEST(test_behind_the_call)
 {
 	struct options b = slow_at(30, 20000, "blocked_net");
@@ -311,7 +311,7 @@ TEST(test_behind_the_call)
 
 /* ---- what cannot be compared ---- */
 
-/* What is less than the residual is none, and neither is it counted as the last. */
+/* A delay within the residual does not count, nor as the last one. */
 TEST(test_residual)
 {
 	struct options b = slow_at(30, 20000, "blocked_io");
@@ -361,7 +361,7 @@ static uint32_t draw(uint32_t n)
 	return (uint32_t)(seed >> 33) % n;
 }
 
-/* Digits and names are replaced, so that most of it stays JSON. */
+/* Replaces digits and names, so that most of it stays JSON. */
 static void damage(char *text)
 {
 	static const char *const junk[] = { "9", "99999999999999999999", "-1", "\"", "}", "null", "nccl", "\\u0000", "\x1b[2J", "1e300" };

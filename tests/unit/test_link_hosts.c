@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between hosts: what the sinks write is read, each is found at its other end, and clocks are found by them, or refused. */
+/* Messages between hosts: the sinks' output is read, each message is found at its other end, and clocks are derived from
+ * them, or refused. */
 #include "sinks.h"
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 
 static struct link l;
 
-/* The recording of a host, as text. Its clock is ahead of that of the first by `ahead`, and gains ppm from BOOT on. */
+/* A host's recording, as text. Its clock is ahead of the first host's by `ahead`, and gains ppm from BOOT on. */
 struct host {
 	const char *name;
 	int64_t ahead;
@@ -56,7 +57,7 @@ static void hosts_begin(size_t n)
 	}
 }
 
-/* named: with the names of their hosts. */
+/* named: with host names. */
 static int hosts_link(size_t n, bool named)
 {
 	int err = 0;
@@ -82,13 +83,13 @@ static int clear(void **state)
 	return 0;
 }
 
-/* What a call has come to in a stream. */
+/* How far a call has come in a stream. */
 struct end {
 	uint64_t position;
 	uint32_t base;
 };
 
-/* A call from `begin` to `end` of the time of the first host, up to this position. */
+/* A call from `begin` to `end` by the first host's time, up to this position. */
 static void put_message(struct host *h, bool sent, unsigned int from, unsigned int to, int64_t begin, int64_t end, struct end at, uint32_t bytes)
 {
 	int64_t first = clock_of(h, begin), last = clock_of(h, end), ts = last - h->begin;
@@ -101,21 +102,21 @@ static void put_message(struct host *h, bool sent, unsigned int from, unsigned i
 		(uint32_t)(at.base + at.position), (long long)(last - first));
 }
 
-/* n messages from one host to another one, each under way for 10 to 60 us; those in `lost` of ten were not recorded there. */
+/* n messages from one host to another, each under way for 10 to 60 us; `lost` of ten are not recorded there. */
 static void talk(unsigned int from, unsigned int to, unsigned int n, uint32_t base, unsigned int lost_sent, unsigned int lost_received)
 {
-	uint64_t position = UINT32_MAX - 5000; /* goes beyond what TCP counts */
+	uint64_t position = UINT32_MAX - 5000; /* wraps around TCP's sequence numbers */
 
 	for (unsigned int i = 0; i < n; i++) {
 		int64_t at = BOOT + SECOND / (n + 1) * (i + 1) + (int64_t)(draw() % 1000), took = 10000 + (int64_t)(draw() % 50000);
 		uint32_t bytes = 1 + (uint32_t)(draw() % 3000);
 
 		position += bytes;
-		if (draw() % 10 >= lost_sent) /* its own count includes the beginning of the connection */
+		if (draw() % 10 >= lost_sent) /* its own count includes the SYN */
 			put_message(&hosts[from], true, from, to, at, at + 5000, (struct end){ position + 1, base - 1 }, bytes);
 		if (draw() % 10 < lost_received)
 			continue;
-		/* in two parts, of which the first may be one of the last message, too */
+		/* in two parts, the first of which may belong to the last message, too */
 		if (bytes > 1)
 			put_message(&hosts[to], false, from, to, at, at + took, (struct end){ position - bytes / 2, base }, bytes - bytes / 2);
 		put_message(&hosts[to], false, from, to, at + took, at + took + 1000, (struct end){ position, base }, bytes / 2 + bytes % 2);
@@ -131,13 +132,13 @@ static void assert_found(size_t i, int64_t most)
 	assert_int_equal(d->by, LINK_BY_MESSAGES);
 	assert_in_range(l.placed[d->host].residual_ns, 1, most);
 	for (size_t k = 0; k < ARRAY_SIZE(at); k++) {
-		/* what it was made from, the other way round */
+		/* the model inverted */
 		int64_t ours = BOOT + (int64_t)((double)(at[k] - BOOT - hosts[i].ahead) / (1 + hosts[i].ppm / 1e6));
 
 		assert_in_range(host_ahead(&l, d->host, at[k]) - (at[k] - ours) + l.placed[d->host].residual_ns, 0, 2 * l.placed[d->host].residual_ns);
 	}
 	assert_true(d->residual_ns >= l.placed[d->host].residual_ns);
-	/* the wall clock is the same one */
+	/* they share the wall clock */
 	assert_in_range(d->ahead_ns + d->residual_ns + 1000, 0, 2 * d->residual_ns + 2000);
 }
 
@@ -164,7 +165,7 @@ TEST_WITH(test_two, NULL, clear)
 	}
 }
 
-/* Each residual is that of the hops to the reference. */
+/* Each residual is the sum of its hops to the reference. */
 TEST_WITH(test_third, NULL, clear)
 {
 	hosts[1].ahead = 70 * SECOND;
@@ -218,7 +219,7 @@ TEST_WITH(test_refused, NULL, clear)
 	assert_non_null(strstr(l.error, "10.0.0.0:80>10.0.0.1:80, byte "));
 	assert_non_null(strstr(l.error, "10.0.0.1:80>10.0.0.0:80, byte "));
 	clear(state);
-	/* of one machine, as far as the wall clock says: but it is not */
+	/* the wall clock suggests one machine, but it is not */
 	hosts[1].ahead = 3000000;
 	hosts_begin(2);
 	talk(1, 0, 100, 5, 0, 0);
@@ -248,15 +249,15 @@ TEST(test_pairs)
 		unsigned int pairs;
 	} table[] = {
 		{ 100, 100, 7, 7, 100, 1 },
-		{ 101, 100, 6, 7, 100, 1 }, /* the beginning of the connection counts at one end */
+		{ 101, 100, 6, 7, 100, 1 }, /* the SYN counts at one end */
 		{ 100, 1, 7, 7, 100, 1 },   /* its first byte */
-		{ 100, 101, 7, 7, 100, 1 }, /* the connection ended behind it */
-		{ 100, 102, 7, 7, 100, 0 }, /* sent by a call that is not in the recording */
+		{ 100, 101, 7, 7, 100, 1 }, /* the connection ended right after it */
+		{ 100, 102, 7, 7, 100, 0 }, /* sent by a call that was not recorded */
 		{ 200, 100, 7, 7, 100, 0 }, /* likewise, before this one */
 		{ 200, 101, 7, 7, 100, 1 },
 		{ 100, 100, 7, 1000, 100, 0 }, /* another connection with these ports */
 		{ 100, 100, 7, 10, 100, 0 },
-		{ UINT32_MAX + 101ull, 100, 7, 7, 100, 0 }, /* the same number of TCP */
+		{ UINT32_MAX + 101ull, 100, 7, 7, 100, 0 }, /* the same TCP number */
 		{ UINT32_MAX + 101ull, UINT32_MAX + 101ull, UINT32_MAX, UINT32_MAX, 100, 1 },
 		{ 101, 100, UINT32_MAX, 0, 100, 1 },
 	};
@@ -401,7 +402,7 @@ TEST_WITH(test_written, setup, teardown)
 	check_written(false);
 }
 
-/* A byte in it is another one: it is read, or refused with a reason. */
+/* One byte is changed: the file is read, or refused with a reason. */
 TEST_WITH(test_damaged, setup, teardown)
 {
 	struct rec_message list[MESSAGES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* op_prof, graph_prof and sample_prof, from records in the orders in which rings give them. */
+/* op_prof, graph_prof and sample_prof, from records in the orders in which rings deliver them. */
 #include "cases.h"
 #include "profile_lines.h"
 
@@ -35,7 +35,7 @@ TEST_WITH(test_window, setup, teardown)
 	emit_op(&o, 2, 0, 0, 3);
 	emit_op(&o, 3, 0, 0, 0);
 	emit_op(&o, 0, 0, 0, 7);  /* none */
-	emit_op(&o, 0, 0, 99, 1); /* of no name: the function's */
+	emit_op(&o, 0, 0, 99, 1); /* without a name: the function's */
 	settle(&o, 1000);
 	profile_close(&o);
 	assert_int_equal(count(&o), 1);
@@ -48,7 +48,7 @@ TEST_WITH(test_window, setup, teardown)
 	profile_done(&o);
 }
 
-/* A line for each process that ran any. */
+/* A line for each process that ran any operator. */
 TEST_WITH(test_processes, setup, teardown)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
@@ -71,7 +71,7 @@ TEST_WITH(test_processes, setup, teardown)
 	profile_done(&o);
 }
 
-/* Of one that has ended the line is written, and its place is free: any number may come, one after another. */
+/* When a process has ended, its line is written and its place is free: any number may come, one after another. */
 TEST_WITH(test_many_processes, setup, teardown)
 {
 	const uint32_t n = 10000;
@@ -94,7 +94,7 @@ TEST_WITH(test_many_processes, setup, teardown)
 	profile_done(&o);
 }
 
-/* More names than there is room for, including ones that are unreadable. */
+/* More names than there is room for, including unreadable ones. */
 TEST_WITH(test_names, setup, teardown)
 {
 	const uint32_t n = 3000;
@@ -148,11 +148,11 @@ TEST_WITH(test_steps, setup, teardown)
 	emit_op(&o, 1, 8, 0, 5); /* from another ring */
 	emit_op(&o, 1, 9, 0, 1);
 	emit_op(&o, 2, 0, 0, 3); /* in no step */
-	emit_step(&o, 0, 6);     /* nothing to say */
+	emit_step(&o, 0, 6);     /* nothing to report */
 	settle(&o, 2);
 	profile_read(&o);
 	assert_int_equal(count(&o), 0);
-	emit_op(&o, 1, 8, 0, 100); /* which a worker has in hand until the next step */
+	emit_op(&o, 1, 8, 0, 100); /* a worker works on it until the next step */
 	settle(&o, 100);
 	profile_read(&o);
 	assert_int_equal(count(&o), 1);
@@ -176,7 +176,7 @@ TEST_WITH(test_steps, setup, teardown)
 	profile_done(&o);
 }
 
-/* In any order: the lines of a step add up to its operators. */
+/* In any order, the lines of a step add up to its operators. */
 TEST_WITH(test_order, setup, teardown)
 {
 	enum { STEPS = 4000, OPS = 40000 };
@@ -188,8 +188,7 @@ TEST_WITH(test_order, setup, teardown)
 	memset(ns, 0, sizeof(ns));
 	for (uint32_t i = 0; i < cases(OPS, OPS / 10); i++) {
 		uint32_t now = i / (OPS / STEPS);
-		/* most of the step at hand, some of those before, one that runs all the time, any
-		 */
+		/* most in the current step, some in earlier ones, one that runs all the time, any */
 		uint32_t step = draw() % 4   ? now
 				: draw() % 3 ? now - draw() % (now + 1 < 9 ? now + 1 : 9)
 				: draw() % 2 ? 0

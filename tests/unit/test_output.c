@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Outputs of a recording as sinks: which files they make, and what happens to those. */
+/* Outputs of a recording as sinks: which files they create, and what happens to them. */
 #include "sinks.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 static char directory[] = "/tmp/test_output.XXXXXX";
 static struct fake_sink fake;
 static const struct profile_meta meta = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
-static char told[1024]; /* the files that were reported, each followed by a blank */
+static char told[1024]; /* the reported files, each followed by a blank */
 
 static void on_file(const char *name, uint64_t bytes, void *arg)
 {
@@ -104,7 +104,7 @@ TEST_WITH(test_named, enter, leave)
 	assert_int_equal(n_files(), 3);
 }
 
-/* What we have made goes, what was there stays. */
+/* Files created by the recording are removed, existing ones stay. */
 TEST_WITH(test_nothing_recorded, enter, leave)
 {
 	const struct record_options o = { .outputs = { "new.json", "old.json" }, .n_outputs = 2 };
@@ -137,7 +137,7 @@ static struct record_options by_time(void)
 		.window_spec = "manual", .output_dir = ".", .formats = { "json" }, .n_formats = 1 };
 }
 
-/* By process, under the names of parts until they are complete. */
+/* By process, under part names until they are complete. */
 TEST_WITH(test_by_time, enter, leave)
 {
 	const struct record_options o = by_time();
@@ -153,7 +153,7 @@ TEST_WITH(test_by_time, enter, leave)
 	assert_int_equal(n_files(), 4);
 }
 
-/* An incomplete file keeps the name of a part. */
+/* An incomplete file keeps its part name. */
 TEST_WITH(test_cut, enter, leave)
 {
 	const struct record_options o = by_time();
@@ -166,7 +166,7 @@ TEST_WITH(test_cut, enter, leave)
 	assert_false(is_there("trace_pid5000000_1763616000123.json"));
 }
 
-/* Nothing that exists is overwritten, and the files of a process have the same time. */
+/* Nothing is overwritten, and the files of a process have the same time. */
 TEST_WITH(test_taken, enter, leave)
 {
 	struct record_options o = by_time();
@@ -187,7 +187,7 @@ static int open_view(struct view *v, const struct recording *r, struct sink **re
 	return 0;
 }
 
-/* A view takes what the files take. */
+/* A view gets the same events as the files. */
 TEST_WITH(test_view, enter, leave)
 {
 	static const struct view_ops view_ops = { .open = open_view };
@@ -207,7 +207,7 @@ TEST_WITH(test_view, enter, leave)
 	assert_true(is_there("a.json"));
 }
 
-/* Into read.json. */
+/* Copies into read.json. */
 static void *read_all(void *arg)
 {
 	char buf[65536];
@@ -231,8 +231,8 @@ static void emit_step(struct sink *s, uint64_t from, uint64_t to)
 	sink_record(s, &step.h, sizeof(step));
 }
 
-/* A reader of a pipe that stops reading costs records, but neither steps nor the life of tasks; they are counted, also in
- * the steps in which they are missing. */
+/* A pipe reader that stalls costs records, but neither steps nor the lifetime of tasks; lost records are counted, also in
+ * the steps that lack them. */
 TEST_WITH(test_slow_reader, enter, leave)
 {
 	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };
@@ -281,7 +281,7 @@ TEST_WITH(test_slow_reader, enter, leave)
 
 /* ---- --max-size ---- */
 
-/* Until it writes that file. */
+/* Emits until this file appears. */
 static void emit_until(struct sink *s, const char *name)
 {
 	for (unsigned int i = 0; strcmp(outputs_name(s, 0), name); i++) {
@@ -295,7 +295,7 @@ static void emit_until(struct sink *s, const char *name)
 	}
 }
 
-/* The names of the second file and, since a part of the third is there, of the fourth. */
+/* The names of the second file and, since the third is still partial, of the fourth. */
 TEST_WITH(test_names, enter, leave)
 {
 	static const char *const names[][4] = {
@@ -323,7 +323,7 @@ TEST_WITH(test_names, enter, leave)
 	assert_int_equal(n_files(), 0);
 }
 
-/* Of five files the newest two stay, and what another run has left. */
+/* Of five files the newest two stay, and so do another run's. */
 TEST_WITH(test_newest, enter, leave)
 {
 	const struct record_options o = { .outputs = { "t.json" }, .n_outputs = 1, .max_size = 20000, .max_files = 2 };

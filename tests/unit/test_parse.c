@@ -118,7 +118,7 @@ TEST(test_pid_list)
 	assert_int_equal(parse_pid_list("123", &pids, &n), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(pids[0], 123);
-	/* a second -p adds to the first; what is there already is left out */
+	/* a second -p adds to the first, without duplicates */
 	assert_int_equal(parse_pid_list("7,123,8,7,4194304", &pids, &n), 0);
 	assert_int_equal(n, 4);
 	assert_int_equal(pids[0], 123);
@@ -179,7 +179,7 @@ TEST(test_error_text)
 		"'99999999T' is too large a size; write 64MB, 512K or a number of bytes");
 	assert_string_equal(parse_error(buf, PARSE_PID_LIST, "-p", "", -EINVAL),
 		"-p: '' is not a list of process ids; write 123 or 123,456");
-	/* what was typed is shown short and harmless */
+	/* the text typed is shown shortened and sanitized */
 	assert_string_equal(parse_error(buf, PARSE_DURATION, "-d", "1\n\x1b[2J\xff", -EINVAL),
 		"-d: '1??[2J?' is not a duration; write 10s, 500ms or 2m");
 	memset(wide, '9', sizeof(wide) - 1);
@@ -187,7 +187,7 @@ TEST(test_error_text)
 	assert_string_equal(parse_error(buf, PARSE_DURATION, "-d", wide, -ERANGE),
 		"-d: '9999999999999999999999999999999999999...' is too large a duration; "
 		"write 10s, 500ms or 2m");
-	/* and never more than the buffer holds */
+	/* and never longer than the buffer */
 	parse_error(buf, PARSE_PID_LIST, wide, wide, -ERANGE);
 	assert_int_equal(strlen(buf),
 		40 + strlen(": '") + 40 +

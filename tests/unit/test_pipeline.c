@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sinks that hand on what they get to others: a tee, one for each process. */
+/* Sinks that pass records on to others: a tee, and one for each process. */
 #include "sinks.h"
 
 #include "fake_sink.h"
@@ -10,7 +10,7 @@
 
 static struct fake_sink fakes[FAKES];
 static size_t n_fakes;
-static int open_err; /* of the next one that is opened */
+static int open_err; /* of the next sink that is opened */
 static size_t open_err_at;
 
 static int fresh(void **state)
@@ -141,7 +141,7 @@ TEST_WITH(test_by_process_late_ones, fresh, teardown)
 	struct sink *s;
 
 	s = make(&(struct by_process_config){ 0 });
-	assert_int_equal(n_fakes, 1); /* of the target that lives */
+	assert_int_equal(n_fakes, 1); /* of the live target */
 	assert_int_equal(fakes[0].tgid, PID);
 	sink_mark(s, &m);
 	sink_loss(s, &l[0]);
@@ -153,7 +153,7 @@ TEST_WITH(test_by_process_late_ones, fresh, teardown)
 	assert_int_equal(fakes[1].tgid, PID + 9);
 	assert_int_equal(fakes[1].records, 2);
 	assert_int_equal(fakes[0].records, 1);
-	/* what it has missed, the losses as one */
+	/* what it has missed, with the losses as one */
 	assert_string_equal(fakes[1].marked, "window_open ");
 	assert_int_equal(fakes[1].losses, 1);
 	assert_int_equal(fakes[1].lost, 3);
@@ -162,7 +162,7 @@ TEST_WITH(test_by_process_late_ones, fresh, teardown)
 	assert_int_equal(fakes[0].closed + fakes[1].closed, 2);
 }
 
-/* The totals of each are its own: records, steps, bytes and the sums of the process. */
+/* The totals of each are its own: records, steps, bytes and the process's sums. */
 TEST_WITH(test_by_process_totals, fresh, teardown)
 {
 	struct process_totals sums[] = { { .tgid = PID }, { .tgid = PID + 1 }, { .tgid = PID + 2 } };
@@ -220,7 +220,7 @@ TEST_WITH(test_by_process_cpus_for_all, fresh, teardown)
 	sink_close(s, NULL);
 }
 
-/* Excess processes share one sink, which has the sums of all that have none of their own. */
+/* Excess processes share one sink, with the sums of all that have no sink of their own. */
 TEST_WITH(test_by_process_too_many, fresh, teardown)
 {
 	enum { OWN = 256,
@@ -247,7 +247,7 @@ TEST_WITH(test_by_process_too_many, fresh, teardown)
 	assert_int_equal(others->totals.records[REC_FAULT], MORE);
 }
 
-/* One that cannot be opened: its records are left out, and the next flush fails. */
+/* A sink that cannot be opened: its records are left out, and the next flush fails. */
 TEST_WITH(test_by_process_open_fails, fresh, teardown)
 {
 	struct by_process_config c = { .open = open_fake };

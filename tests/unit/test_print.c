@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace print: the layout, the order, what hostile names and data become, and files of any size or damage. */
+/* inftrace print: layout, order, what becomes of hostile names and data, and files of any size or damage. */
 #include <sys/mman.h>
 
 #include "print/print.h"
@@ -10,7 +10,7 @@
 static struct stderr_grab grab;
 static char *printed;
 
-/* Prints the file; returns what print_file() does. Its text is in `printed`, its messages in grab.text. */
+/* Prints the file; returns what print_file() does. The output is in `printed`, messages in grab.text. */
 static int print_text(const char *text, size_t len, struct last last, uint64_t bytes_max)
 {
 	int fd = memfd_create("trace", MFD_CLOEXEC), err;
@@ -74,7 +74,7 @@ TEST(test_profile)
 		"              -  [---]  server/7              sched_prof  total=9us b=8us\n");
 }
 
-/* Nothing that a traced program is called, or passes, can look like a line, a column or data, or drive a terminal. */
+/* No name or data of a traced program can look like a line, a column or data, or drive a terminal. */
 TEST(test_hostile)
 {
 	static const char text[] =
@@ -93,7 +93,7 @@ TEST(test_hostile)
 		"    0.000004000  [---]                        - \"\" \n");
 }
 
-/* A line is bounded, whatever there is. */
+/* A line is bounded, whatever it contains. */
 TEST(test_long)
 {
 	size_t size = 1 << 20, len;
@@ -123,7 +123,7 @@ TEST(test_long)
 
 #define EVENTS 20000
 
-/* Event i begins at i * 10 us. Of each hundred the first one takes as long as all hundred, and comes as the last. */
+/* Event i begins at i * 10 us. The first of each hundred takes as long as all hundred, and comes last. */
 static size_t many(char **ret_text)
 {
 	char *text = malloc(EVENTS * 100), *p = text;
@@ -139,8 +139,7 @@ static size_t many(char **ret_text)
 	return (size_t)(p - text);
 }
 
-/* The numbers of the events printed are first, first + 1, ..., to the last one there is. Returns how many are not one more than
- * the one before. */
+/* The printed events are numbered first, first + 1, ... to the last. Returns how many do not follow their predecessor. */
 static int out_of_order(int first)
 {
 	int n, before = first - 1, count = 0, wrong = 0;
@@ -161,11 +160,11 @@ TEST(test_order)
 
 	assert_int_equal(print_text(text, len, (struct last){ 0 }, PRINT_BYTES_MAX), 0);
 	assert_int_equal(out_of_order(0), 0);
-	/* far from all at once, but more than events are apart */
+	/* far less than all at once, but more than the distance of events */
 	assert_int_equal(print_text(text, len, (struct last){ 0 }, 100000), 0);
 	assert_int_equal(out_of_order(0), 0);
 	assert_string_equal(grab.text, "");
-	/* less than that: all are printed, and it says so */
+	/* less than that: all are printed, with a note */
 	assert_int_equal(print_text(text, len, (struct last){ 0 }, 4000), 0);
 	assert_true(out_of_order(0) > 0);
 	assert_non_null(strstr(grab.text, "too large to sort: "));
@@ -184,7 +183,7 @@ TEST(test_last)
 		assert_int_equal(out_of_order(EVENTS - 250), 0);
 		assert_int_equal(print_text(text, len, (struct last){ .n = EVENTS + 1 }, PRINT_BYTES_MAX), 0);
 		assert_int_equal(out_of_order(0), 0);
-		/* the last 50, and the long one that lasts into the time, which are two gaps */
+		/* the last 50, and the long one that reaches into that time: two gaps */
 		assert_int_equal(print_text(text, len, (struct last){ .ns = 500000 }, max), 0);
 		assert_int_equal(out_of_order(EVENTS - 51), 2);
 		assert_non_null(strstr(printed, " n19900 "));
@@ -201,7 +200,7 @@ TEST(test_damaged)
 	static const char cut[] = "[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"a\"},\n{\"ph\":\"i\",\"pi";
 	static const char lines[] = LINE("e", "\"ts_us\":1", "") "{}\n7\n" LINE("f", "\"ts_us\":2", "");
 
-	/* at a boundary of events, as by a recorder that was killed */
+	/* cut between events, as by a killed recorder */
 	expect("[{\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":1,\"name\":\"a\"},\n", "    0.000001000  [---]  /7                    - a \n");
 	assert_int_equal(print_text(cut, strlen(cut), (struct last){ 0 }, PRINT_BYTES_MAX), -EBADMSG);
 	assert_string_equal(printed, "    0.000001000  [---]  /7                    - a \n");

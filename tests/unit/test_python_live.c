@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Python frames of a real interpreter: a program with threads, generators, classes and a C extension in its stacks
- * says what its frames are and then waits; they are found and named from outside and compared.
- *
- * All interpreters at hand are tried: python3, those of the distribution by version, and pyenv's.
- * INFTRACE_TEST_PYTHON="COMMAND" tries only this one, such as "chroot /srv/sid python3.14".
+ * Python frames of a real interpreter: a program with threads, generators, classes and a C extension on its stacks prints
+ * its frames and waits; they are found and named from outside, and compared. All interpreters at hand are tried: python3,
+ * the distribution's by version, and pyenv's. INFTRACE_TEST_PYTHON="COMMAND" tries only this one, such as "chroot /srv/sid
+ * python3.14".
  */
 #include <fcntl.h>
 #include <glob.h>
@@ -67,7 +66,7 @@ static const char script[] =
 	"    sys.stdout.reconfigure(encoding='utf-8'); tell(); sys.stdin.read()\n"
 	"main()\n";
 
-/* Prints its thread and the name of the task that waits in C code, in which a coroutine of a coroutine of it is. */
+/* Prints its thread and the name of the task that waits in C code, called by a coroutine of its coroutine. */
 static const char tasks_script[] =
 	"import asyncio, sys, threading\n"
 	"def wait():\n"
@@ -110,7 +109,7 @@ static void run_python(const char *command, const char *text_of, int in, int out
 	argv[n] = NULL;
 	dup2(in, 0);
 	dup2(out, 1);
-	if (!freopen("/dev/null", "w", stderr)) /* pyenv says that it has none of a version */
+	if (!freopen("/dev/null", "w", stderr)) /* pyenv lacks this version */
 		_exit(1);
 	execvp(argv[0], argv);
 	_exit(127);
@@ -135,7 +134,7 @@ static void read_expected(struct child *c, FILE *f)
 	}
 }
 
-/* Until the main thread, which has printed everything, is in the function in which it said to be. */
+/* Waits until the main thread, which has printed everything, is in the function it named. */
 static void wait_asleep(pid_t pid)
 {
 	char path[64], line[512], *state = NULL;
@@ -230,7 +229,7 @@ static void compare_process(const struct child *c, const struct python *p)
 	python_names_free(names);
 }
 
-/* The name of the task as it is, and only the frames of its coroutines and what they call are within it. */
+/* The task has its name, and only the frames of its coroutines and their callees are within it. */
 static void compare_task(const struct child *c, const struct python *p)
 {
 	struct python_names *names = names_of(c, p);
@@ -245,7 +244,7 @@ static void compare_task(const struct child *c, const struct python *p)
 	python_names_free(names);
 }
 
-/* Its own: addresses differ from process to process. */
+/* With its own finder state: addresses differ from process to process. */
 static void try_task(struct python_finder *finder, const char *command)
 {
 	struct child *c = start(command, tasks_script);
@@ -257,7 +256,7 @@ static void try_task(struct python_finder *finder, const char *command)
 	end(c);
 }
 
-/* Whether it is there and its version is known. */
+/* Returns whether it exists and its version is known. */
 static bool try_python(const char *command)
 {
 	struct child *c = start(command, script);
@@ -279,7 +278,7 @@ static bool try_python(const char *command)
 		try_task(finder, command);
 	}
 	python_finder_free(finder);
-	/* an error is allowed for versions that nobody promised */
+	/* an error is allowed for unsupported versions */
 	if (err && (err != -ENOTSUP || (p.major == 3 && p.minor >= 8 && p.minor <= 14)))
 		fail_msg("%s, Python %u.%u: %s", command, p.major, p.minor, strerror(-err));
 	print_message("%s: Python %u.%u%s\n", command, p.major, p.minor, err ? " is not known" : "");

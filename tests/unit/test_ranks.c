@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which calls of several ranks are one collective: by their numbers, by what they are like, and where that is not known. */
+/* Which calls of several ranks are one collective: by number, by similarity, and where that is unknown. */
 #include "link/ranks.h"
 #include "unit.h"
 
@@ -8,7 +8,7 @@
 
 static const struct host_place here = { .known = true, .first_ns = INT64_MIN, .last_ns = INT64_MAX };
 
-/* A recording of one process, whose n-th call is 10 * n ms behind its begin. */
+/* A recording of one process, whose n-th call is 10 * n ms after its begin. */
 struct recording {
 	struct collectives c;
 	struct collective_call calls[256];
@@ -44,7 +44,7 @@ static void lose(struct recording *rec, int64_t from, int64_t to)
 	rec->losses[rec->c.n_losses++] = (struct collective_loss){ from, to };
 }
 
-/* Sizes that vary, so that no two parts of the sequence are alike. */
+/* Sizes that vary, so that no two parts of the sequence look alike. */
 static uint64_t varied(size_t i)
 {
 	return 1000 + (i * i + 3 * i) % 97;
@@ -55,7 +55,7 @@ static uint64_t uniform(size_t i)
 	return 4096;
 }
 
-/* Calls of a rank that is `late` behind; some are left out, some are of another size. */
+/* Calls of a rank that is `late`; some are left out, some have another size. */
 static struct recording *rank(uint32_t i, uint64_t id, int64_t late, uint64_t (*key)(size_t), size_t from, size_t without, size_t other)
 {
 	struct recording *rec = recording(i);
@@ -85,7 +85,7 @@ static const struct rank_call *other_call(const struct rank_group *g, size_t mem
 	return at == RANKS_NONE ? NULL : &r.list[g->members[member]]->calls[at];
 }
 
-/* How many calls of the members are at the same place in the sequence, and that none is at another one. */
+/* Returns how many calls of the members are at the same place in the sequence; none may be at another one. */
 static size_t right(const struct rank_group *g)
 {
 	const struct rank *first = r.list[g->members[0]];
@@ -121,24 +121,24 @@ TEST_WITH(test_pairs, NULL, clear)
 {
 	static const struct pair {
 		const char *what;
-		uint64_t id;                                   /* of both; 0: their communicators are from before the recording */
-		uint64_t (*key)(size_t), (*other_key)(size_t); /* what their calls are like; NULL: as those of the first */
-		int64_t late;                                  /* of the second, behind the first */
+		uint64_t id;                                   /* of both; 0: the communicators are older than the recording */
+		uint64_t (*key)(size_t), (*other_key)(size_t); /* sizes of their calls; NULL: as the first rank's */
+		int64_t late;                                  /* of the second, relative to the first */
 		size_t from;                                   /* the first call of both */
-		size_t without, other;                         /* calls of the second that are missing, and of another size; 0: none */
+		size_t without, other;                         /* calls of the second that are missing, or have another size; 0: none */
 		int64_t lost_from, lost_to;                    /* of the second */
-		/* what is found */
+		/* the expected result */
 		size_t groups, right, mismatched, unplaced;
 	} table[] = {
 		{ "by number", 7, uniform, .late = 4 * MS, .groups = 1, .right = N },
 		{ "a call of another size", 7, varied, .late = 2 * MS, .other = 40, .groups = 1, .right = N - 1, .mismatched = 1, .unplaced = 1 },
-		/* though nothing says so: what follows is found by what it is like */
+		/* though no loss is reported: the calls after it are matched by similarity */
 		{ "a call in no recording", 7, varied, .late = 2 * MS, .without = 40, .groups = 1, .right = N - 1, .mismatched = 1 },
 		{ "a lost call", 7, varied, .late = 2 * MS, .without = 40, .lost_from = 410 * MS, .lost_to = 415 * MS, .groups = 1, .right = N - 1 },
-		/* behind the loss nobody knows which is which */
+		/* after the loss it is unknown which is which */
 		{ "a lost call among others that are alike", 7, uniform, .late = 2 * MS, .without = 40, .lost_from = 410 * MS, .lost_to = 415 * MS,
 			.groups = 1, .right = 40, .unplaced = N - 41 },
-		/* which may be a part of what there was */
+		/* they may be only a part */
 		{ "calls within a loss", 7, varied, .lost_from = 299 * MS, .lost_to = 401 * MS, .groups = 1, .right = N - 11 },
 		{ "calls that are alike, of older communicators", 0, uniform, .late = 3 * MS },
 		{ "calls that differ, of older communicators", 0, varied, .other_key = elsewhere },
@@ -170,7 +170,7 @@ TEST_WITH(test_pairs, NULL, clear)
 
 /* ---- groups ---- */
 
-/* One is late by several collectives, as where programs do not wait for their GPUs: the number decides, not the time. */
+/* One is late by several collectives, as when programs do not wait for their GPUs: the number decides, not the time. */
 TEST_WITH(test_far_apart, NULL, clear)
 {
 	rank(0, 7, 0, uniform, 0, NONE, NONE);
@@ -198,7 +198,7 @@ TEST_WITH(test_other_groups, NULL, clear)
 	}
 }
 
-/* The address of a communicator is used again for the next one. */
+/* The address of a communicator is reused for the next one. */
 TEST_WITH(test_address_again, NULL, clear)
 {
 	for (uint32_t i = 0; i < 2; i++) {
@@ -251,7 +251,7 @@ TEST_WITH(test_files, NULL, clear)
 	assert_int_equal(right(&r.groups[0]), N + 20);
 }
 
-/* The clock of the other host is 5 s ahead at first, and gains. */
+/* The other host's clock is 5 s ahead at first, and gains. */
 TEST_WITH(test_clock, NULL, clear)
 {
 	const struct host_place ahead = {

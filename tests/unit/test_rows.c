@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Rows of a step: how a preset describes them, what is shown of them, and names with conditions. */
+/* Rows of a step: how a preset describes them, what is shown of them, and conditional names. */
 #include "engine/check.h"
 #include "preset.h"
 
@@ -121,7 +121,7 @@ TEST(test_structs)
 	}
 }
 
-/* What functions of a file show replaces what the preset says. */
+/* Accessor functions in a file override what the preset says. */
 TABLE_TEST(test_accessors)
 {
 	static const struct element same = { 72, 112, 96 }, older = { 64, 96, 80 }, older_output = { 64, 96, 16 },
@@ -226,7 +226,7 @@ TABLE_TEST(test_begin)
 	assert_int_equal(rows_begin(s, "n", &why), -EINVAL);
 }
 
-/* What is unknown is not shown, and nothing is if the count does not fit. */
+/* Unknown values are not shown, and nothing is shown if the count does not fit. */
 TABLE_TEST(test_shown)
 {
 	static const struct {
@@ -260,7 +260,7 @@ TABLE_TEST(test_shown)
 		assert_false(check_shown(s, s->rows_at + k, cases[0].vals));
 }
 
-/* No more than the record has. */
+/* No more parts than the record has. */
 TEST(test_parts)
 {
 	struct rec_step_parts r = { .s.n_parts = 3 };
@@ -347,7 +347,7 @@ TEST(test_names)
 	}
 }
 
-/* The kernel compares with numbers only, and before rows are looked at. */
+/* The kernel compares numbers only, and before it looks at rows. */
 TABLE_TEST(test_when)
 {
 	struct probe_spec *s = make_spec();

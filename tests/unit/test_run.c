@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A run without a kernel: records on their way in, windows, the flight recorder. */
+/* A run without a kernel: incoming records, windows, the flight recorder. */
 #include "sinks.h"
 
 #include "fake_session.h"
@@ -50,13 +50,13 @@ static uint64_t seen(enum rec_kind kind)
 
 /* ---- records ---- */
 
-/* Without a window records are not counted, but what they say about tasks is learned. */
+/* Without a window records are not counted, but their news of tasks is learned. */
 TEST_WITH(test_closed, fresh, teardown)
 {
 	tell_task(TASK_EXIT, PID, TID, "worker");
 	hand_over(REC_FAULT, 0);
 	assert_int_equal(fake.records, 0);
-	assert_int_equal(fake_session.controls, 1); /* the thread is not known: it may just have been born */
+	assert_int_equal(fake_session.controls, 1); /* the thread is unknown: it may just have been born */
 }
 
 TEST_WITH(test_what_is_shown, fresh, teardown)
@@ -78,12 +78,12 @@ TEST_WITH(test_what_is_shown, fresh, teardown)
 	assert_int_equal(windows_end(&w), 0);
 }
 
-/* What the session lost and what a file was too slow for are both loss, reported once. */
+/* Losses of the session and of a slow file both count, reported once. */
 TEST_WITH(test_loss, fresh, teardown)
 {
 	struct window_totals t;
 
-	fake_session.lost = 100; /* before the window, all the same */
+	fake_session.lost = 100; /* before the window, but it counts */
 	assert_int_equal(windows_begin(&w), 0);
 	fake.dropped = 3;
 	intake_check_loss(&intake, clock_boot_ns());
@@ -125,7 +125,7 @@ TEST_WITH(test_whole, fresh, teardown)
 	assert_int_equal(fake.closed, 1);
 }
 
-/* While more waits in the rings, nothing is settled. */
+/* While more records wait in the rings, nothing is settled. */
 TEST_WITH(test_more_waits, fresh, teardown)
 {
 	assert_int_equal(windows_begin(&w), 0);
@@ -138,7 +138,7 @@ TEST_WITH(test_more_waits, fresh, teardown)
 	assert_int_equal(windows_end(&w), 0);
 }
 
-/* An error of a file ends the drain, and the window is closed nevertheless. */
+/* A file error ends the drain, and the window is closed nevertheless. */
 TEST_WITH(test_flush_fails, fresh, teardown)
 {
 	assert_int_equal(windows_begin(&w), 0);
@@ -196,7 +196,7 @@ TEST_WITH(test_max_steps, fresh, drop_probes)
 	assert_int_equal(fake.totals.steps, 2);
 }
 
-/* A step that says to have more behind it than its record has is none. */
+/* A step that claims more parts than its record has is dropped. */
 TEST_WITH(test_parts, fresh, drop_probes)
 {
 	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
@@ -217,7 +217,7 @@ TEST_WITH(test_parts, fresh, drop_probes)
 	assert_int_equal(fake.size, whole);
 }
 
-/* The session cannot start, or there can be no files: nothing is open, and no sink is fed. */
+/* The session cannot start, or files cannot be made: nothing is open, and no sink is fed. */
 TEST_WITH(test_cannot_open, fresh, teardown)
 {
 	fake_session.start_err = -EBUSY;
@@ -296,7 +296,7 @@ static struct recorder *open_recorder(void)
 	return r;
 }
 
-/* Rounds until what was asked for is answered. */
+/* Runs until the request is answered. */
 static void dump(struct recorder *r, unsigned int until)
 {
 	for (unsigned int i = 0; answered.n < until; i++) {
@@ -347,7 +347,7 @@ TEST_WITH(test_dump_fails, enter, leave)
 	recorder_free(r);
 }
 
-/* Those that were asked for by the end are written, without anybody who waits. */
+/* Dumps requested by the end are written, without anyone waiting. */
 TEST_WITH(test_dump_at_the_end, enter, leave)
 {
 	struct recorder *r = open_recorder();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Windows: every source of a request and every limit, alone and together. Times are whole numbers. */
+/* Windows: every source of a request and every limit, alone and combined. Times are whole numbers. */
 #include "record/windows.h"
 #include "stderr.h"
 #include "unit.h"
@@ -83,7 +83,7 @@ TEST(test_aligned)
 	CLOSED(30000, 2, "schedule", 37000); /* missed */
 }
 
-/* The window of the period in which the run begins would not be a whole one. */
+/* The window of the period in which the run begins would be incomplete. */
 TEST(test_aligned_inside)
 {
 	begin_aligned(1000);
@@ -184,7 +184,7 @@ TEST(test_manual_limits)
 	OPEN(5999, 1, "start", 6000);
 	CLOSED(6000, 1, "duration", NEVER);
 	assert_false(is_over());
-	schedule_steps(&sched, at(6500), 100); /* between windows: of none */
+	schedule_steps(&sched, at(6500), 100); /* between windows: counted in none */
 	schedule_start(&sched, at(7000));
 	schedule_steps(&sched, at(7100), 9);
 	OPEN(7100, 2, "start", 8000);
@@ -239,7 +239,7 @@ TEST(test_flag_limits)
 	flag(6600, false);
 	flag(6600, true);
 	OPEN(6600, 3, "flag", 7600);
-	/* noticed late, together with the flag's end: whichever came first counts */
+	/* noticed late, together with the flag's removal: whichever came first counts */
 	flag(9000, false);
 	CLOSED(9000, 3, "duration", NEVER);
 	assert_false(is_over());
@@ -248,7 +248,7 @@ TEST(test_flag_limits)
 TEST(test_flag_and_hand)
 {
 	begin(SCHEDULE_FLAG, 0, 0);
-	/* a stop is for this flag */
+	/* a stop applies to this flag only */
 	flag(1, true);
 	assert_int_equal(schedule_stop(&sched, at(2)), 0);
 	CLOSED(2, 1, "stop", NEVER);
@@ -262,7 +262,7 @@ TEST(test_flag_and_hand)
 	assert_int_equal(schedule_stop(&sched, at(6)), 0);
 	CLOSED(6, 2, "stop", NEVER);
 	flag(7, false);
-	/* a start while it is open by the flag: it stays when that goes */
+	/* a start while the flag has it open: it stays open when the flag goes */
 	flag(8, true);
 	OPEN(8, 3, "flag", NEVER);
 	assert_int_equal(schedule_start(&sched, at(9)), 1);
@@ -297,7 +297,7 @@ TEST(test_every_late)
 	}
 }
 
-/* The machine sleeps: what was missed is not made up for. */
+/* The machine sleeps: missed windows are not made up for. */
 TEST(test_every_suspend)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
@@ -306,7 +306,7 @@ TEST(test_every_suspend)
 	CLOSED(1005000, 1, "schedule", 1010000);
 	OPEN(1010000, 2, "schedule", 1012000);
 	CLOSED(1012000, 2, "schedule", 1020000);
-	/* awake within one: it has its whole length */
+	/* awake within a window: it has its full length */
 	OPEN(2001500, 3, "schedule", 2003500);
 	CLOSED(2003500, 3, "schedule", 2010000);
 	/* asleep in one and awake in another: two */
@@ -315,7 +315,7 @@ TEST(test_every_suspend)
 	CLOSED(3012500, 5, "schedule", 3020000);
 }
 
-/* One that opens late goes up to the next, which begins at its own time. */
+/* A window that opens late lasts until the next, which begins on time. */
 TEST(test_every_without_a_gap)
 {
 	struct schedule_config c = { .source = SCHEDULE_EVERY, .every_ns = 10 * SEC, .for_ns = 9 * SEC };
@@ -349,7 +349,7 @@ TEST(test_every_limits)
 TEST(test_every_and_hand)
 {
 	begin(SCHEDULE_EVERY, 0, 0);
-	/* a stop is for this period */
+	/* a stop applies to this period only */
 	assert_int_equal(schedule_stop(&sched, at(1000)), 0);
 	CLOSED(1000, 1, "stop", 10000);
 	CLOSED(1999, 1, "stop", 10000);
@@ -369,7 +369,7 @@ TEST(test_every_and_hand)
 	OPEN(42000, 4, "schedule", 50000);
 	assert_int_equal(schedule_stop(&sched, at(45000)), 0);
 	CLOSED(45000, 4, "stop", 50000);
-	/* a long one by hand ends by a limit: the next period has its own */
+	/* a long one by hand ends at a limit: the next period has its own window */
 	begin(SCHEDULE_EVERY, 4000, 0);
 	CLOSED(2000, 1, "schedule", 10000);
 	schedule_start(&sched, at(7000));
@@ -418,7 +418,7 @@ TEST(test_any_order)
 			assert_true(st.open || !st.number || st.closed);
 			assert_true(st.next_ns > at(ms));
 			assert_false(st.over && st.open);
-			/* nothing has happened: nothing changes */
+			/* nothing happened: nothing changes */
 			last = schedule_next(&sched, at(ms));
 			assert_int_equal(last.number, st.number);
 			assert_int_equal(last.open, st.open);
@@ -426,7 +426,7 @@ TEST(test_any_order)
 	}
 }
 
-/* ---- what is written ---- */
+/* ---- output ---- */
 
 TEST(test_parse)
 {

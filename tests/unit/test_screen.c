@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames of inftrace top as text: what fits, what is cut, and that no name controls the
- * terminal. */
+/* Frames of inftrace top as text: what fits, what is cut, and that no name controls the terminal. */
 #include <locale.h>
 #include <wchar.h>
 
@@ -72,7 +71,7 @@ static struct drawn {
 	size_t n;
 } d;
 
-/* The columns that a line takes; fails on everything that must not be sent to a screen. */
+/* Returns the columns that a line takes; fails on anything that must not go to a screen. */
 static unsigned int check_line(const char *line, bool ansi, bool utf8)
 {
 	unsigned int columns = 0;
@@ -129,7 +128,7 @@ static void draw(const struct screen *s, const struct live_frame *f)
 		fail_msg("%zu lines of %u", d.n, s->height);
 }
 
-/* All sizes, even silly ones: exactly that many lines, none of them wider. */
+/* All sizes, even silly ones: exactly that many lines, none too wide. */
 TEST(test_sizes)
 {
 	static const char *const names[] = { hostile, "cc1plus", "" };
@@ -203,7 +202,7 @@ TEST(test_80x24)
 		"llama-server 4711, llama.cpp                                                2:05");
 	assert_string_equal(d.lines[1],
 		"steps/s 0.8  tokens/s 0.8  prompt tokens/s 1.0  steps 100  tokens 98  workers 3");
-	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* what none of the steps says is not shown */
+	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* values that no step has are not shown */
 	expect_line("Slow steps of the last minute: none");
 	expect_line(
 		"Time of steps       125 s                    run  workers                    run");
@@ -217,14 +216,13 @@ TEST(test_80x24)
 	expect_line("TTFT in steps 9.00 ms (64 tokens)");
 	expect_line(
 		"  futex                        100   31.0 ms    310 us  #######################");
-	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700
-	 * ms */
+	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700 ms */
 	expect_line(
 		"cpu                9.86 % #               9.86 %  20.00 % ###            20.00 %");
 	live_free(l);
 }
 
-/* How busy GPUs were: of what is told late, as of the time that it is about; never more than all of it. */
+/* How busy GPUs were: late reports count for the time that they are about, and never exceed it. */
 TEST(test_gpus)
 {
 	struct screen s = { .width = 100, .target = "x" };
@@ -235,7 +233,7 @@ TEST(test_gpus)
 	f = live_frame(l, SECOND, false);
 	draw(&s, f);
 	expect_line("steps/s 0.0  steps 0  GPU 0 busy 50 %  lost 0");
-	live_gpu(l, 0, 7, 2 * SECOND, 3 * SECOND / 2); /* also of the time before the last frame */
+	live_gpu(l, 0, 7, 2 * SECOND, 3 * SECOND / 2); /* also about the time before the last frame */
 	live_gpu(l, 1, 7, 2 * SECOND, SECOND / 4);
 	live_gpu(l, 1, 8, 2 * SECOND, SECOND / 8);
 	f = live_frame(l, 2 * SECOND, false);
@@ -275,7 +273,7 @@ TEST(test_40_columns)
 	live_free(l);
 }
 
-/* Four shares and no bars: what is left of such a line are numbers. */
+/* Four shares without bars: only numbers are left of such a line. */
 static bool read_shares(const char *line, double v[4])
 {
 	char text[256];
@@ -377,7 +375,7 @@ TEST(test_text)
 	free(c.text);
 }
 
-/* Requests in batches, of two processes; narrow, they take more lines. */
+/* Requests in batches, from two processes; narrow screens need more lines for them. */
 TEST(test_batches)
 {
 	const struct percentiles ttft = { .n = 17, .p50 = 240 * MS, .p90 = 400 * MS, .p99 = 2 * SECOND };
@@ -407,7 +405,7 @@ TEST(test_batches)
 	draw(&s, &f);
 }
 
-/* Nothing is known yet, and no engine. */
+/* Nothing is known yet, and there is no engine. */
 TEST(test_empty)
 {
 	struct screen s = {

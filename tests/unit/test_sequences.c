@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls that change the life of sequences, as the preset of llama.cpp describes them. */
+/* Calls that change the life of sequences, as llama.cpp's preset describes them. */
 #include "engine/engine.h"
 #include "requests/sequences.h"
 #include "unit.h"
@@ -92,7 +92,7 @@ TEST_WITH(test_changes, setup, teardown)
 	}
 }
 
-/* By what llama_get_memory() has returned, the last time that it was asked. */
+/* By the last result of llama_get_memory(). */
 TEST_WITH(test_context, setup, teardown)
 {
 	struct sequence_change a, b, c;
@@ -118,7 +118,7 @@ TEST_WITH(test_context, setup, teardown)
 	assert_int_equal(sequence_context(&memories, &b), 0xc5);
 }
 
-/* The steps of a draft model's context are named after that, as soon as it is known. */
+/* The steps of a draft model's context get its name as soon as it is known. */
 TEST_WITH(test_drafts, setup, teardown)
 {
 	struct rec_step r = { .h = { .tgid = PID } }, copy;
@@ -175,7 +175,7 @@ TEST_WITH(test_received, setup, teardown)
 	assert_false(sequence_received(&probes, &r, &request));
 }
 
-/* What is none, or has no sequence. */
+/* A call that is no change, and one without a sequence. */
 TEST_WITH(test_none, setup, teardown)
 {
 	struct rec_function r = {};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the formats make of records of GPUs. */
+/* What the formats make of GPU records. */
 #include "gpu/hand_over.h"
 #include "gpu_info.h"
 
@@ -91,7 +91,7 @@ TEST_WITH(test_chrome, set_up, tear_down)
 				"{'ph':'C','pid':4195001,'tid':4195001,'ts':10.000,'name':'busy (pid 5000001)','cat':'gpu','args':{'%':50}}\n");
 }
 
-/* An arrow waits for its slice, and is left out with it. */
+/* An arrow waits for its slice, and is dropped with it. */
 TEST_WITH(test_no_slice, set_up, tear_down)
 {
 	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID, .launch_ns = START + 1, .launched_ns = START + 2 };
@@ -107,7 +107,7 @@ TEST_WITH(test_no_slice, set_up, tear_down)
 	chrome_done(&o);
 }
 
-/* Of several devices each is told. */
+/* Each of several devices is reported. */
 TEST_WITH(test_devices, set_up, tear_down)
 {
 	struct rec_step step = { .h = hdr(REC_STEP, 0), .number = 1 };
@@ -134,7 +134,7 @@ TEST_WITH(test_devices, set_up, tear_down)
 	profile_done(&o);
 }
 
-/* A line waits for what the GPU did, and is written without it at the end. */
+/* A line waits for what the GPU did; at the end it is written without it. */
 TEST_WITH(test_profile, set_up, tear_down)
 {
 	struct rec_step step = { .h = hdr(REC_STEP, 0) };

@@ -8,7 +8,7 @@
 
 #include "stderr.h"
 
-/* Both sinks, which get the same records. */
+/* Both sinks, fed the same records. */
 struct both {
 	struct out chrome, profile;
 };
@@ -40,7 +40,7 @@ static void both_done(struct both *b)
 	profile_done(&b->profile);
 }
 
-/* Each event is a line, none is longer than the writer has room for. */
+/* Checks that each event is a line that fits the writer's buffer; returns the longest. */
 static size_t longest_line(const struct out *o)
 {
 	size_t max = 0;
@@ -52,7 +52,7 @@ static size_t longest_line(const struct out *o)
 
 /* ---- the longest names ---- */
 
-/* Bytes that grow most when escaped: those of an invalid sequence, or quotes. */
+/* Bytes that grow most when escaped: of an invalid sequence, or quotes. */
 static const char growing[] = { '\xff', '"', '\\' };
 
 static void make_name(char *buf, size_t len, char c)
@@ -61,7 +61,7 @@ static void make_name(char *buf, size_t len, char c)
 	buf[len] = 0;
 }
 
-/* As many arguments as go, all of the longest names; strings, and values with names. */
+/* The maximum of arguments, all with the longest names; strings, and values with names. */
 static void add_longest(char c, const struct enum_table *names, const char *symbol)
 {
 	struct probe_spec *s = spec_append(&probes, NULL, symbol);
@@ -88,7 +88,7 @@ static void add_longest(char c, const struct enum_table *names, const char *symb
 static void fill_record(char strs[][FUNC_STR_LEN], uint64_t *vals, bool named)
 {
 	memset(strs, 1,
-		FUNC_STRS_MAX * FUNC_STR_LEN); /* each byte becomes six, and no NUL ends it */
+		FUNC_STRS_MAX * FUNC_STR_LEN); /* each byte becomes six, and there is no NUL */
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		vals[i] = named ? 0 : (uint64_t)INT64_MIN;
 }
@@ -99,7 +99,7 @@ static void emit_longest(struct both *b, uint32_t id, bool named)
 	struct rec_step r = { .h = hdr(REC_STEP, id) };
 
 	f.h.flags = r.h.flags = 0xff;
-	f.h.start_ns = r.h.start_ns = INT64_MAX / 2; /* as much as a reader takes */
+	f.h.start_ns = r.h.start_ns = INT64_MAX / 2; /* the largest that a reader takes */
 	f.h.dur_ns = r.h.dur_ns = INT64_MAX / 2;
 	fill_record(f.strs, f.vals, named);
 	fill_record(r.strs, r.vals, named);
@@ -134,7 +134,7 @@ TEST_WITH(test_longest, setup, teardown)
 		add_longest(growing[i], NULL, symbol);
 		rename_threads(1);
 		both_open(&b);
-		/* until each of them has stood at the end of the writer's buffer */
+		/* until each of them was at the end of the writer's buffer */
 		for (int k = 0; k < 300; k++)
 			emit_longest(&b, (uint32_t)(2 * i + (size_t)k % 2), k % 2 == 0);
 		both_close(&b);
@@ -168,7 +168,7 @@ static void make_noise(void)
 	for (size_t i = 0; i < sizeof(noise); i++)
 		p[i] = (unsigned char)(draw() % 3 ? draw() : 0);
 	noise.h.kind = (uint8_t)(draw() % (REC_KIND_MAX + 2));
-	/* often something that exists */
+	/* often an existing one */
 	if (draw() % 4)
 		noise.h.id %= 20;
 	if (draw() % 4)
@@ -194,8 +194,7 @@ static void make_noise(void)
 		noise.step.n_parts %= STEP_PARTS_MAX + 2;
 }
 
-/* Whatever the records hold, what is written is JSON, line by line, and nothing is overrun (that is
- * for the sanitizers and valgrind). */
+/* Whatever the records hold, the output is JSON, line by line, and nothing overruns (the sanitizers and valgrind check that). */
 TEST_WITH(test_noise, setup, teardown)
 {
 	const unsigned int n = cases(20000, 4000);
@@ -248,8 +247,7 @@ TEST_WITH(test_noise, setup, teardown)
 
 /* ---- many threads ---- */
 
-/* The first record of a thread also makes its process known, for which the table of threads may
- * have to grow: the thread must keep its own name. */
+/* A thread's first record also makes its process known, for which the table may have to grow: the thread must keep its own name. */
 TEST_WITH(test_growing_table, setup, teardown)
 {
 	const uint32_t n = 3000;
@@ -265,7 +263,7 @@ TEST_WITH(test_growing_table, setup, teardown)
 		r.h.tid = r.h.tgid + 1;
 		snprintf(name, sizeof(name), "thread-%u", i);
 		tell_task(TASK_COMM, r.h.tgid, r.h.tid, name);
-		/* an odd one, so that the table is full before a process, and before a thread */
+		/* an odd number, so that the table fills up before a process, and before a thread */
 		if (i == 1000)
 			tell_task(TASK_COMM, PID, PID + 9000, "odd");
 		EMIT(&o, &r);
@@ -285,7 +283,7 @@ TEST_WITH(test_growing_table, setup, teardown)
 	chrome_done(&o);
 }
 
-/* A number that a thread of another process takes over gets a new name. */
+/* A number taken over by another process's thread gets a new name. */
 TEST_WITH(test_reused_thread, setup, teardown)
 {
 	struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
@@ -314,7 +312,7 @@ TEST_WITH(test_reused_thread, setup, teardown)
 
 /* ---- outputs that fail ---- */
 
-/* A full disk is reported once, and is not a crash; the sinks continue and are closed with that error. */
+/* A full disk is reported once and is no crash; the sinks continue, and closing them returns that error. */
 TEST_WITH(test_full, setup, teardown)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From the registers and the copied stack of a thread to the names of its functions: of children that are this program. */
+/* From a thread's registers and copied stack to its function names, with children that run this program. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,7 +34,7 @@ PLAIN static int middle_wait(int n)
 	return buf[0] + n;
 }
 
-/* The frame is not of a fixed size, and the stack is realigned. */
+/* A frame of variable size, with a realigned stack. */
 PLAIN static int outer_wait(int n)
 {
 	volatile char buf[n] __attribute__((aligned(64)));
@@ -85,7 +85,7 @@ PLAIN static void run_signal(void)
 	raise(SIGUSR1);
 }
 
-/* What stands for the interpreter: its function for Python frames calls an extension, which calls it again. */
+/* Stands for the interpreter: its function for Python frames calls an extension, which calls it again. */
 int _PyEval_EvalFrameDefault(int n);
 
 PLAIN static int extension(int n)
@@ -103,7 +103,7 @@ PLAIN static void run_python(void)
 	_PyEval_EvalFrameDefault(1);
 }
 
-/* Of the test that runs: a child, a sample of it, and what reads its files. */
+/* Of the running test: a child, a sample of it, and the reader of its files. */
 static struct {
 	pid_t pid, tid;
 	struct rec_sample *r;
@@ -171,7 +171,7 @@ static void print_stack(uint32_t id)
 	}
 }
 
-/* The stack has these functions in this order, others between them. */
+/* The stack has these functions in this order, with others between them. */
 static void assert_frames(uint32_t id, const char *const *names)
 {
 	const uint32_t *frames;
@@ -185,7 +185,7 @@ static void assert_frames(uint32_t id, const char *const *names)
 	fail_msg("%s is missing", names[found]);
 }
 
-/* The sample with frames of the kernel and Python's before it, and so many bytes of its stack. */
+/* The sample with kernel and Python frames before it, and this many bytes of stack. */
 static uint32_t take_with(const uint64_t *kernel, uint16_t n_kernel, const struct python_frame *python, uint16_t n_python,
 	const struct python_task *task, uint32_t stack_bytes)
 {
@@ -241,7 +241,7 @@ TEST_WITH(unwinds, NULL, tear_down)
 		if (after.complete != before.complete + 1)
 			print_stack(id);
 		assert_int_equal(after.complete, before.complete + 1);
-		/* again the same */
+		/* the same again */
 		assert_int_equal(stacks_take(t.s, t.r, t.size), id);
 		assert_int_equal(stats().stacks, after.stacks);
 		assert_int_equal(stats().lookups, after.lookups);
@@ -287,7 +287,7 @@ TEST_WITH(python_is_merged, NULL, tear_down)
 	} cases[] = {
 		{ { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } }, 4,
 			{ "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
-		/* one for each without marks, and the innermost the rest */
+		/* one for each without markers, and the innermost gets the rest */
 		{ { { 1, 7 }, { 2, 8 } }, 2, { "outer_wait", "py1", "extension", "py2", "run_python" } },
 		{ { { 1, 7 }, { 2, 8 }, { 3, 9 } }, 3, { "outer_wait", "py1", "py2", "extension", "py3", "run_python" } },
 		/* fewer than the interpreter has, too many, unknown, none */
@@ -305,7 +305,7 @@ TEST_WITH(python_is_merged, NULL, tear_down)
 	assert_frames(take_with(NULL, 0, cases[0].frames, 1, NULL, 64), (const char *const[]){ "[cut]", "py1", NULL });
 }
 
-/* The task's frame is outside of those that are within it, wherever the native functions are. */
+/* The task's frame is outside its own frames, wherever the native functions are. */
 TEST_WITH(tasks_are_merged, NULL, tear_down)
 {
 	static const struct python_frame frames[] = { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } };
@@ -372,14 +372,14 @@ TEST_WITH(all_kinds, NULL, tear_down)
 	stacks_free(t.s);
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", t.pid);
 	unlink(path);
-	/* code whose name is not known is counted */
+	/* code with an unknown name is counted */
 	assert_int_equal(stacks_new(&plain_config, &t.s), 0);
 	stacks_take(t.s, t.r, t.size);
 	assert_int_equal(stats().made, 1);
 	assert_true(stats().places > 3);
 }
 
-/* What is known of a process stays when it is gone, until it is forgotten; what it maps later is found. */
+/* What is known of a process stays after its exit, until it is forgotten; later mappings are found. */
 TEST_WITH(processes_end, NULL, tear_down)
 {
 	struct rec_sample *r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Files and samples that mean harm: no crash, bounded time, counted. */
+/* Malicious files and samples: no crash, bounded time, counted. */
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -74,7 +74,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* The program itself, under this number. */
+/* Opens this program under this number. */
 static int open_image(uint32_t number)
 {
 	return reader_open(reader, number, file_of(image, image_size), -1, false);
@@ -90,7 +90,7 @@ static void good_file(uint32_t number)
 	assert_true(place.name[0]);
 }
 
-/* Stubs of the PLT have no symbols; that of .init before them has no size. */
+/* PLT stubs have no symbols; .init's symbol before them has no size. */
 TEST_WITH(plt_has_no_name, set_up, tear_down)
 {
 	const Elf64_Shdr *plt = find_section(image, ".plt");
@@ -101,8 +101,7 @@ TEST_WITH(plt_has_no_name, set_up, tear_down)
 	assert_true(place.row.known);
 }
 
-/* Bytes of the parts that libdw reads are changed at random: whatever it makes of that, it is over soon, and files that
- * are well are still read. */
+/* Random changes in the parts that libdw reads: whatever comes of it, it is over soon, and intact files are still read. */
 TEST_WITH(broken_files, set_up, tear_down)
 {
 	static const char *const parts[] = { ".eh_frame", ".eh_frame_hdr", ".symtab", ".strtab", ".dynsym", ".dynamic" };
@@ -137,7 +136,7 @@ TEST_WITH(broken_files, set_up, tear_down)
 	free(bytes);
 }
 
-/* A process that has it mapped gets SIGBUS. */
+/* A process that maps the file gets SIGBUS. */
 static void shorten_while_read(uint32_t number)
 {
 	int fd = file_of(image, image_size);
@@ -163,15 +162,15 @@ TEST_WITH(odd_files, set_up, tear_down)
 
 	assert_int_equal(reader_open(reader, 0, file_of((const unsigned char *)"text", 4), -1, false), -ENOEXEC);
 	assert_int_equal(reader_open(reader, 0, open("/dev/null", O_RDONLY), -1, false), -ENOEXEC);
-	/* 1 TB of nothing behind it */
+	/* 1 TB of holes after it */
 	fd = file_of(image, image_size);
 	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
 	reader_open(reader, 1, fd, -1, false);
-	/* what is no file with debug information in place of one */
+	/* junk in place of a file with debug information */
 	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4), false), 0);
 	reader_link(reader, link);
 	assert_string_equal(link, "");
-	/* found by a name that the file does not give, it is not used */
+	/* found by a name that the file does not contain, it is not used */
 	assert_int_equal(reader_open(reader, 2, file_of(image, image_size), file_of(image, image_size), true), 0);
 	assert_int_equal(reader_place(reader, 2, text->sh_offset, &place), 0);
 	assert_int_equal(reader_place(reader, 2, UINT64_MAX, &place), -ENXIO);
@@ -180,7 +179,7 @@ TEST_WITH(odd_files, set_up, tear_down)
 	good_file(3);
 }
 
-/* After so many replacements no file is read any more, and nothing else goes wrong. */
+/* After this many replacements no file is read any more, and nothing else breaks. */
 TEST_WITH(given_up, set_up, tear_down)
 {
 	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++)

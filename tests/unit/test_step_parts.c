@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Requests of steps that say which of their rows are whose: a server with slots is simulated, with chunks of
- * prompts, kept prefixes, drafts, pauses and cancellations, and what it knows about its requests is compared
- * with the result, to the nanosecond.
+ * Requests from steps that say which rows belong to whom: a simulated server with slots, prompt chunks, kept prefixes,
+ * drafts, pauses and cancellations; what it knows about its requests is compared with the result, to the nanosecond.
  */
 #include "requests/step_requests.h"
 #include "unit.h"
@@ -35,10 +34,10 @@ struct truth {
 
 struct slot {
 	struct truth *now; /* NULL: free */
-	uint64_t left;     /* rows of the prompt that are to be decoded */
-	uint64_t answer;   /* outputs that are still wanted */
+	uint64_t left;     /* prompt rows still to be decoded */
+	uint64_t answer;   /* outputs still wanted */
 	uint64_t end;      /* position after the kept part */
-	uint64_t verify;   /* number of drafts in the step before, of which some were accepted */
+	uint64_t verify;   /* number of drafts in the step before, some of which were accepted */
 	bool paused;
 };
 
@@ -74,7 +73,7 @@ static void arrive(struct server *sv, struct slot *slot)
 	slot->answer = chance(20) ? 1 : any(1, 30);
 	if (slot->end > 1 && chance(60))
 		t->cached = any(1, slot->end - 1);
-	/* the next turn of a chat; one that was cancelled within its prompt, or of drafts, is not continued */
+	/* the next turn of a chat; a request that was cancelled within its prompt, or has drafts, is not continued */
 	if (slot->end && !slot->verify && chance(30) && slot->paused) {
 		t->cached = slot->end;
 		slot->left += 2;
@@ -92,7 +91,7 @@ static void leave(struct slot *slot, bool cancelled)
 	slot->now = NULL;
 }
 
-/* Adds the rows of the slot to the step that is made. */
+/* Adds the slot's rows to the step under construction. */
 static void add_rows(struct server *sv, struct slot *slot, struct played *p)
 {
 	uint32_t i = p->s.n_parts;
@@ -114,7 +113,7 @@ static void add_rows(struct server *sv, struct slot *slot, struct played *p)
 		rows = sv->drafts && room > 4 && chance(30) ? any(2, 4) : 1;
 		part->outputs = (uint32_t)rows;
 		p->taken[i] = any(1, rows);
-		/* of the last one it is unknown how many were accepted */
+		/* in a last step it would be unknown how many drafts were accepted */
 		if (p->taken[i] > slot->answer || (rows > 1 && p->taken[i] == slot->answer))
 			p->taken[i] = part->outputs = (uint32_t)(rows = 1);
 		slot->now->drafts += rows > 1;
@@ -146,7 +145,7 @@ static void play_step(struct server *sv, uint64_t *now)
 		if (!sv->slots[i].now && chance(20))
 			arrive(sv, &sv->slots[i]);
 	}
-	/* slots that decode come first, as in llama.cpp's server */
+	/* decoding slots come first, as in llama.cpp's server */
 	for (int prompts = 0; prompts < 2; prompts++) {
 		for (size_t i = 0; i < sv->n_slots; i++) {
 			struct slot *slot = &sv->slots[i];
@@ -337,7 +336,7 @@ static void check_times(const struct truth *t, const struct step_request *r)
 	assert_int_equal(r->waits_rest, 0);
 }
 
-/* Requests are numbered in the order of their first rows. */
+/* Numbers requests in the order of their first rows. */
 static void sort_truths(void)
 {
 	static struct truth sorted[REQUESTS];

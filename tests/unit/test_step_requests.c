@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests from steps whose rows are known: sequences apart, shared steps, drafts, cuts. */
+/* Requests from steps with known rows: separate sequences, shared steps, drafts, cuts. */
 #include "request_text.h"
 
-static struct step_request got[16]; /* in the order in which they were over */
+static struct step_request got[16]; /* in the order in which they ended */
 static size_t n_got;
 static uint64_t tokens[64];
 static size_t n_tokens, n_mixed, n_steps, n_begun, n_parts, n_firsts;
@@ -52,7 +52,7 @@ static void on_first(struct step_request *r, void *arg)
 	assert_int_equal(r->first_output - r->start, step_request_ttft(r));
 }
 
-/* A step of 10, 10 after the previous one; rows and outputs of one sequence, beginning at a position. */
+/* A step of 10, starting 10 after the previous one; rows and outputs of one sequence, beginning at a position. */
 static struct step_seen alone(uint64_t nth, enum step_phase phase, uint64_t rows, uint64_t outputs,
 	uint64_t sequence, int64_t position)
 {
@@ -104,7 +104,7 @@ static void run(const struct step_seen *steps, size_t n)
 		run(list, ARRAY_SIZE(list));                     \
 	} while (0)
 
-/* These requests, in the order in which they were over, and the times of their tokens. */
+/* Expects these requests in the order in which they ended, and the times of their tokens. */
 static void expect(const char *want)
 {
 	char text[4096], *p = text;
@@ -118,7 +118,7 @@ static void expect(const char *want)
 	assert_string_equal(text, want);
 }
 
-/* Two that take turns: each has its own steps, and its tokens wait for those of the other. */
+/* Two in turns: each has its own steps, and its tokens wait for the other's. */
 TEST(test_turns)
 {
 	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 9, 1, 1, 0), DECODE(2, 0, 8), DECODE(3, 1, 9), DECODE(4, 0, 9));
@@ -149,11 +149,11 @@ TEST(test_parts)
 	RUN(PREFILL(0, 8, 0, 0, 0));
 	expect("of 0 100-110 prompt 8+-1 tokens 0 ttft 0 intervals 0\n"
 			"tokens\n");
-	/* llama_batch_get_one(): whether it was the last part is not known */
+	/* llama_batch_get_one(): whether it was the last part is unknown */
 	RUN(PREFILL(0, 8, 1, 0, -1));
 	expect("of 0 100-110 prompt 8+-1 tokens 0 ttft 0 intervals 0\n"
 			"tokens\n");
-	/* a token, and no more asked for */
+	/* a token, and no more wanted */
 	RUN(PREFILL(0, 8, 1, 0, 0));
 	expect("of 0 100-110 prompt 8+-1 tokens 1 ttft 10 intervals 0\n"
 			"tokens\n");
@@ -161,7 +161,7 @@ TEST(test_parts)
 
 TEST(test_shared)
 {
-	/* the first one becomes mixed, the second is so from the start; after them one more, alone */
+	/* the first becomes mixed, the second is so from the start; then one more, alone */
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
 		PREFILL(5, 6, 1, 0, 0), DECODE(6, 0, 6));
 	expect("of 0 100-170 prompt 8+-1 tokens 2 ttft 10 intervals 1 shared 2 mixed end_seen\n"
@@ -169,16 +169,16 @@ TEST(test_shared)
 			"of 1 140-190 prompt 0+-1 tokens 1 ttft 0 intervals 0 shared 2 mixed\n"
 			"tokens 20 20\n");
 	assert_int_equal(n_mixed, 2);
-	/* the rest of a prompt that did not fit a shared step is not a request of its own ... */
+	/* the rest of a prompt that did not fit a shared step is no request of its own ... */
 	RUN(shared(0, 3, 8, 1), PREFILL(1, 4, 1, 1, 7), DECODE(2, 1, 11));
 	expect("of 0 100-110 prompt 0+-1 tokens 0 ttft 0 intervals 0 shared 1 mixed\n"
 			"of 1 100-150 prompt 4+-1 tokens 2 ttft 30 intervals 1 shared 1 mixed\n"
 			"tokens 20\n");
-	/* ... but what comes after steps of others is, with a beginning that was kept */
+	/* ... but what comes after other requests' steps is, with a kept beginning */
 	RUN(shared(0, 3, 8, 2), DECODE(1, 0, 11), PREFILL(2, 4, 1, 1, 7), DECODE(3, 1, 11));
 	assert_int_equal(n_got, 3);
 	assert_int_equal(n_mixed, 2);
-	/* another context has nothing to do with it */
+	/* another context is unrelated */
 	{
 		struct step_seen other = shared(2, 3, 2, 2);
 
@@ -189,7 +189,7 @@ TEST(test_shared)
 	}
 }
 
-/* Which sequences is not known: all of the context may have had a part in it. */
+/* The sequences are unknown: all of the context may have taken part. */
 TEST(test_unknown)
 {
 	struct step_seen wide = shared(4, 0, 2, 2), unreadable = shared(4, 0, 0, 0), other = PREFILL(2, 5, 1, 0, 0);
@@ -267,7 +267,7 @@ static void settled(struct step_requests *q, int rounds)
 		step_requests_settled(q);
 }
 
-/* A step says how many were lost before it; the counters tell of the same ones, before or after it is taken. */
+/* A step says how many were lost before it; the counters report the same ones, before or after it is taken. */
 TEST(test_lost_before)
 {
 	static const struct step_requests_ops ops = { .done = on_done };
@@ -280,10 +280,10 @@ TEST(test_lost_before)
 
 		n_got = 0;
 		q = step_requests_new(&none, &ops, NULL);
-		s[0].lost = 7; /* in front of the first */
+		s[0].lost = 7; /* before the first */
 		s[1].lost = s[2].lost = 10;
 		s[3].lost = s[4].lost = 13;
-		s[5].lost = 12; /* of a peek, an older count */
+		s[5].lost = 12; /* from a peek, an older count */
 		for (size_t i = 0; i < 5; i++) {
 			if (!late && i % 2)
 				step_requests_lost(q, 3);
@@ -304,7 +304,7 @@ TEST(test_lost_before)
 	}
 }
 
-/* More sequences than are followed at a time: the one that was quiet for longest is over. */
+/* More sequences than can be tracked: the longest silent one ends. */
 TEST(test_many)
 {
 	static const struct step_requests_ops ops = { .done = NULL };

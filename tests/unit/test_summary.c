@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the report says about all steps: totals of the causes, requests, gaps; and its wording. */
+/* What the report says about all steps: totals of causes, requests, gaps; and its wording. */
 #include "series.h"
 
 static void assert_cause(struct series *s, size_t i, int64_t excess, const char *before, const char *wanted)
@@ -54,7 +54,7 @@ TEST(test_hogs)
 	}
 }
 
-/* Most of it is behind a thread without a name: then none of the named ones is blamed. */
+/* Most of it was behind an unnamed thread: then no named thread is blamed. */
 TEST(test_unnamed)
 {
 	struct series s;
@@ -74,7 +74,7 @@ TEST(test_unnamed)
 	series_free(&s);
 }
 
-/* More threads than CPUs: that is the cause, and not who was in the way by chance. */
+/* More threads than CPUs: that is the cause, not who happened to be in the way. */
 TEST(test_crowd)
 {
 	struct series s;
@@ -102,7 +102,7 @@ TEST(test_crowd)
 		"waited for a CPU behind one another: more threads than allowed CPUs");
 	assert_non_null(strstr(slowest(&s), ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
 					    "for a CPU behind its own thread 4712 `engine`"));
-	/* three workers one after the other are one at a time */
+	/* three workers one after the other count as one at a time */
 	for (size_t n = 0; n < 3; n++)
 		steps_set(&s.p->steps, n, STEP_N_WORKERS, 3);
 	assert_int_equal(series_sum(&s)->crowd.threads, 2);
@@ -155,13 +155,13 @@ TEST(test_open)
 	assert_int_equal(s.sum.n_open, 1);
 	assert_string_equal(words_open(&s.m, s.p, &s.sum.open[0], s.text),
 		"step 100 had not ended after 1.13 s: the calling thread was stopped for 1.09 s by a signal or a debugger");
-	/* the recording ended within a step like others */
+	/* the recording ended within an ordinary step */
 	steps_set(&s.p->steps, 100, STEP_TOTAL, steps_get(&s.p->steps, 99, STEP_TOTAL));
 	assert_int_equal(series_sum(&s)->n_open, 0);
 	series_free(&s);
 }
 
-/* A long pause is nobody's unless requests waited for its end: then it is the worst of all. */
+/* A long pause counts only if requests waited for its end: then it is the worst of all. */
 TEST(test_stop)
 {
 	struct request *r = calloc(4, sizeof(*r));
@@ -188,7 +188,7 @@ TEST(test_stop)
 	assert_int_equal(s.sum.slow_gaps, 1);
 	assert_int_equal(s.sum.slow[0].step, 200);
 	assert_int_equal(s.sum.slow[0].waiting, 2);
-	/* nobody had begun before it */
+	/* none had begun before it */
 	r[2].at = r[3].at;
 	assert_sentence(&s, "before step 200, no step for 5.00 s, for 3.00 s of which 2 requests waited");
 	series_free(&s);
@@ -204,7 +204,7 @@ TEST(test_gap)
 	*list_add(s.p, calls) = (struct call){ s.now + MS + 1000, 100000, name_of(&s, "inner"), 0 };
 	s.now += 50 * MS;
 	add_usual(&s, 100);
-	s.now += 5000 * MS; /* nobody asked for a token */
+	s.now += 5000 * MS; /* nobody asked for tokens */
 	add_usual(&s, 100);
 	series_end(&s);
 	series_sum(&s);
@@ -252,8 +252,8 @@ TEST(test_ttft)
 	series_free(&s);
 }
 
-/* Two contexts at the same time: the steps of each are consecutive. If contexts are unknown, those
- * of each thread are; if they are known, threads may change. */
+/* Two contexts at once: each one's steps are consecutive. If contexts are unknown, each thread's are; if they are known,
+ * threads may change. */
 TEST(test_lanes)
 {
 	for (int contexts = 0; contexts < 2; contexts++) {
@@ -321,7 +321,7 @@ TEST(test_durations)
 		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
 }
 
-/* Who is to blame has one line, whether the worker that waited for it is known or not. */
+/* A culprit has one line, whether the worker that waited for it is known or not. */
 TEST(test_one_culprit)
 {
 	struct series s;

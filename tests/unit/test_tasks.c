@@ -8,7 +8,7 @@
 #include "target/tasks.h"
 #include "unit.h"
 
-/* No thread has such a number (PID_MAX_LIMIT is 4194304): /proc has nothing to say. */
+/* No thread has this number (PID_MAX_LIMIT is 4194304), so /proc does not know it. */
 #define TID 5000000u
 
 static int make_table(void **state)
@@ -60,7 +60,7 @@ TEST_WITH(test_empty, make_table, free_table)
 	tasks_free(NULL);
 }
 
-/* What is told of threads, by their distance from TID, and what is known after it. */
+/* Events of threads, as offsets from TID, and what is known after each. */
 static const struct history {
 	const char *name;
 	struct {
@@ -81,34 +81,34 @@ static const struct history {
 			/* the name outlives the thread */
 			{ TASK_EXIT, 0, 1, "worker-0", 0, 1, "worker-0", true, false },
 			{ TASK_EXIT, 0, 0, "server", TASK_F_LAST, 0, "server", true, false } } },
-	/* the process lives until its last thread does */
+	/* the process lives as long as its last thread */
 	{ "main_thread_first",
 		{ { TASK_FORK, 0, 0, "server", 0, 1, "server", true, true },
 			{ TASK_FORK, 0, 1, "server", 0, 1, "server", true, false },
 			{ TASK_EXIT, 0, 0, "server", 0, 1, "server", true, true },
 			{ TASK_EXIT, 0, 1, "server", TASK_F_LAST, 0, "server", true, false } } },
-	/* an exec by another thread, which continues under the number of the process */
+	/* an exec by another thread, which continues under the process's number */
 	{ "exec_from_thread",
 		{ { TASK_FORK, 0, 0, "shell", 0, 1, "shell", true, true },
 			{ TASK_FORK, 0, 1, "shell", 0, 1, "shell", true, false },
 			{ TASK_EXIT, 0, 0, "shell", 0, 1, "shell", true, true },
 			{ TASK_EXEC, 0, 0, "server", 0, 1, "server", true, true } } },
-	/* records of a process whose start was not seen, or was lost */
+	/* records of a process whose start was not seen or was lost */
 	{ "start_not_seen",
 		{ { TASK_EXIT, 0, 0, "x", TASK_F_LAST, 0, NULL, false, false },
 			{ TASK_COMM, 0, 1, "thread", 0, 0, "thread", true, false },
 			{ TASK_COMM, 0, 0, "main", 0, 1, "main", true, true },
-			/* an exit of which only the main thread's entry is unknown */
+			/* an exit where only the main thread's entry is unknown */
 			{ TASK_EXIT, 7, 7, "y", TASK_F_LAST, 1, NULL, false, false },
-			/* an event of the future */
+			/* an event from a future version */
 			{ (enum task_event)99, 0, 0, "z", TASK_F_LAST, 1, "main", true, true } } },
-	/* the name of a thread that is not a target, and nothing else of it */
+	/* the name of a thread that is no target, and nothing else about it */
 	{ "stranger",
 		{ { TASK_STRANGER, 0, 0, "first", 0, 0, "first", false, false },
 			{ TASK_STRANGER, 0, 0, "second", 0, 0, "second", false, false },
-			/* the number is another's now */
+			/* the number belongs to another thread now */
 			{ TASK_STRANGER, 5, 0, "third", 0, 0, "third", false, false },
-			/* a target says its own */
+			/* a target's own name counts */
 			{ TASK_FORK, 1, 1, "target", 0, 1, "target", true, true },
 			{ TASK_STRANGER, 1, 1, "other", 0, 1, "target", true, true } } },
 };
@@ -134,7 +134,7 @@ TEST(test_histories)
 	}
 }
 
-/* A number that is used again: nothing of its former owner remains. */
+/* A reused number: nothing of its former owner remains. */
 TEST_WITH(test_reuse, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -152,7 +152,7 @@ TEST_WITH(test_reuse, make_table, free_table)
 	assert_int_equal(t->written, 0);
 	assert_int_equal(tasks_alive(ts, false), 2);
 
-	/* and a process that of a thread, even if only a record of it says so */
+	/* and a process's number a thread's, even if only one of its records says so */
 	tell(ts, TASK_EXIT, TID + 1, TID + 1, "second", TASK_F_LAST);
 	tasks_find(ts, TID + 1)->written = 7;
 	t = tasks_get(ts, TID, TID + 1);
@@ -169,7 +169,7 @@ TEST_WITH(test_reuse, make_table, free_table)
 	assert_string_equal(tasks_find(ts, TID + 1)->comm, "third");
 }
 
-/* What the sinks have written is no longer right after a change of name. */
+/* What the sinks have written is outdated after a change of name. */
 TEST_WITH(test_rename, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -180,13 +180,13 @@ TEST_WITH(test_rename, make_table, free_table)
 	tell(ts, TASK_COMM, TID, TID, "new", 0);
 	assert_int_equal(tasks_find(ts, TID)->written, 0);
 	assert_string_equal(tasks_find(ts, TID)->comm, "new");
-	/* a name without its NUL, as a damaged record may have it */
+	/* a name without a NUL, as in a damaged record */
 	memset(r.comm, 'x', sizeof(r.comm));
 	tasks_update(ts, &r);
 	assert_string_equal(tasks_find(ts, TID)->comm, "xxxxxxxxxxxxxxx");
 }
 
-/* More threads than the table begins with, many of them in each other's way in it. */
+/* More threads than the table starts with, many with colliding slots. */
 TEST_WITH(test_many, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -194,7 +194,7 @@ TEST_WITH(test_many, make_table, free_table)
 	char comm[TASK_COMM_LEN];
 
 	for (uint32_t p = 0; p < processes; p++) {
-		uint32_t tgid = TID + p * 65536; /* the low bits, which find the slot, are equal */
+		uint32_t tgid = TID + p * 65536; /* the low bits, which select the slot, are equal */
 
 		for (uint32_t i = 0; i < threads; i++) {
 			snprintf(comm, sizeof(comm), "%u-%u", p, i);
@@ -222,7 +222,7 @@ TEST_WITH(test_many, make_table, free_table)
 	assert_int_equal(tasks_alive(ts, false), 0);
 }
 
-/* The table does not grow because of threads that come and go under the numbers of others. */
+/* The table does not grow with threads that come and go under reused numbers. */
 TEST_WITH(test_reuse_forever, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -235,8 +235,8 @@ TEST_WITH(test_reuse_forever, make_table, free_table)
 	assert_ptr_equal(tasks_find(ts, TID), slot);
 }
 
-/* Threads that are not targets' keep their names while what they did last may still arrive, and no longer. No thread
- * has numbers as high as these, so that all of them have exited. */
+/* Threads that are no targets keep their names while their last records may still arrive, and no longer. No thread has
+ * numbers this high, so all count as exited. */
 TEST_WITH(test_strangers_kept, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -253,7 +253,7 @@ TEST_WITH(test_strangers_kept, make_table, free_table)
 		tasks_find(ts, TID + i)->exited = true;
 		tasks_find(ts, TID + i)->exit_ns = 1;
 	}
-	/* the number of one that has exited is another's now */
+	/* the number of an exited thread is another's now */
 	tell(ts, TASK_STRANGER, TID, TID, "again", 0);
 	for (uint32_t i = 0; i < 4 * many; i++)
 		tell(ts, TASK_STRANGER, TID + many + i, TID + many + i, "later", 0);
@@ -322,7 +322,7 @@ TEST_WITH(test_add_process, make_table, free_table)
 	assert_int_equal(t->tgid, 1);
 	assert_false(t->traced || t->alive_process);
 	assert_true(t->comm[0]);
-	/* a thread that is gone has no name, and counts as a process of its own */
+	/* a gone thread has no name, and counts as its own process */
 	t = tasks_get_other(ts, TID);
 	assert_int_equal(t->tgid, TID);
 	assert_string_equal(t->comm, "");
@@ -332,7 +332,7 @@ TEST_WITH(test_add_process, make_table, free_table)
 	assert_int_equal(tasks_add_process(ts, TID), -ESRCH);
 }
 
-/* A thread as a waker, found by its own number: its process is another. */
+/* A waker found by its own thread id: its process has another number. */
 TEST_WITH(test_waker_thread, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -347,7 +347,7 @@ TEST_WITH(test_waker_thread, make_table, free_table)
 	end_thread(&live);
 }
 
-/* An exit whose record was lost: asked, /proc knows. */
+/* An exit whose record was lost: /proc tells. */
 TEST_WITH(test_alive_is_checked, make_table, free_table)
 {
 	struct tasks *ts = *state;
@@ -366,7 +366,7 @@ TEST_WITH(test_alive_is_checked, make_table, free_table)
 	assert_int_equal(tasks_add_process(ts, pid), 0);
 	assert_int_equal(tasks_alive(ts, true), 1);
 	close(fds[1]);
-	/* it has exited, and is a zombie until it is waited for */
+	/* it has exited, and is a zombie until it is reaped */
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
 	assert_int_equal(tasks_alive(ts, false), 1);
 	assert_int_equal(tasks_alive(ts, true), 0);
@@ -375,7 +375,7 @@ TEST_WITH(test_alive_is_checked, make_table, free_table)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A user of derived data learns of every change of an entry, and of nothing else. */
+/* A user of derived data learns of every change of an entry, and only of changes. */
 TEST_WITH(test_changes, make_table, free_table)
 {
 	struct tasks *ts = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The thread that unwinds samples, with fakes instead of what it calls. */
+/* The thread that unwinds samples, with fakes for its callees. */
 #include "fake.h"
 #include "record/unwinder.h"
 #include "stack/stack.h"
@@ -19,7 +19,7 @@ enum called {
 /* What the thread called, in order. */
 static struct {
 	int what;
-	uint32_t id; /* of a process; of a sample its tid */
+	uint32_t id; /* of a process; for a sample its tid */
 } events[EVENTS_MAX];
 static unsigned int n_events;
 static int gate[2] = { -1, -1 }; /* each sample waits for a byte */
@@ -88,7 +88,7 @@ static void take(const struct rec_hdr *h, size_t size, void *arg)
 	memcpy(&got[n_got++], h, size);
 }
 
-/* All of them, which are so many. */
+/* Finishes, and expects n samples. */
 static void finish(size_t n)
 {
 	unwinder_finish(u, take, NULL);
@@ -155,7 +155,7 @@ TEST_WITH(test_record, setup, teardown)
 	assert_int_equal(got[0].stack, 1002);
 	assert_int_equal(got[0].step, 7);
 	assert_int_equal(got[0].state, ST_BARRIER);
-	/* it stands for two that were left out, too */
+	/* it also stands for two that were left out */
 	assert_int_equal(got[0].weight_ns, 3 * PERIOD);
 	assert_int_equal(got[1].weight_ns, 4000);
 	assert_int_equal(got[1].waker_tid, 8);
@@ -198,7 +198,7 @@ static const struct rec_stack *got_of(uint32_t tid)
 	return NULL;
 }
 
-/* A wait has the stack of who ended it, whichever was read first. */
+/* A wait has the stack of whoever ended it, whichever was read first. */
 TEST_WITH(test_wakers, setup, teardown)
 {
 	waker(8, 100);
@@ -207,7 +207,7 @@ TEST_WITH(test_wakers, setup, teardown)
 	wait_for(11, 8, 100); /* one call wakes several */
 	waker(8, 200);
 	wait_for(12, INTERRUPTED, 300);
-	waker(INTERRUPTED, 300); /* by an interrupt that hit it */
+	waker(INTERRUPTED, 300); /* by an interrupt that hit this thread */
 	collect_upto(6);
 	assert_int_equal(got_of(9)->waker_stack, 1008);
 	assert_int_equal(got_of(10)->waker_stack, 1008);
@@ -220,7 +220,7 @@ TEST_WITH(test_wakers, setup, teardown)
 	assert_true(unwinder_settled(u));
 }
 
-/* One that does not come is not waited for, but until all rings have been read once more. */
+/* A missing waker is only waited for until all rings have been read once more. */
 TEST_WITH(test_waker_lost, setup, teardown)
 {
 	wait_for(9, 8, 100);
@@ -232,7 +232,7 @@ TEST_WITH(test_waker_lost, setup, teardown)
 	assert_true(unwinder_settled(u));
 }
 
-/* Samples of the program before an exec, and of a process that has exited, come after the news. */
+/* Samples from before an exec, and of an exited process, come after that news. */
 TEST_WITH(test_news, setup, teardown)
 {
 	unwinder_process(u, 1, NEWS_EXEC, 1000);
@@ -255,7 +255,7 @@ TEST_WITH(test_news, setup, teardown)
 	}
 }
 
-/* More than it may keep: dropped and counted, and those that were taken come out, in order. */
+/* More than it may keep: the excess is dropped and counted, and what was taken comes out in order. */
 TEST_WITH(test_full, setup_gated, teardown)
 {
 	unsigned int n = 300, kept;
@@ -297,7 +297,7 @@ TEST_WITH(test_settled, setup_gated, teardown)
 	assert_true(unwinder_settled(u));
 }
 
-/* A process that maps files all the time while a sample takes long. */
+/* A process keeps mapping files while a sample takes long. */
 TEST_WITH(test_storm, setup_gated, teardown)
 {
 	sample(1, 1, 1, 8);
@@ -323,7 +323,7 @@ TEST_WITH(test_end, setup_gated, teardown)
 {
 	for (uint32_t i = 0; i < 10; i++)
 		sample(1, i, i, 8);
-	open_gate(10); /* the one in progress cannot be given up */
+	open_gate(10); /* the one in progress cannot be abandoned */
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tracks that short-lived threads share: which thread is on which, whatever arrives late or is reused. */
+/* Tracks shared by short-lived threads: which thread is on which, whatever arrives late or is reused. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
 
 #include "format/workers.h"
 
-#define LANES 4194500u /* the tid of the first one */
+#define LANES 4194500u /* the tid of the first lane */
 #define MS UINT64_C(1000000)
 
 static struct workers ws;
@@ -77,7 +77,7 @@ static void eight(void)
 
 TEST_WITH(test_few, begin, end)
 {
-	/* long lives do not count, nor those of processes */
+	/* long-lived threads do not count, nor do processes */
 	for (uint32_t i = 0; i < 100; i++) {
 		fork_at(TID + i, i * MS);
 		exit_at(TID + i,
@@ -99,7 +99,7 @@ TEST_WITH(test_few, begin, end)
 TEST_WITH(test_two_owners, begin, end)
 {
 	eight();
-	/* of the eight none is on one, nor is who was there before */
+	/* none of the eight is on one, nor is a thread that was there before */
 	assert_int_equal(lane(PID + 1000, 0, 0), 0);
 	assert_int_equal(lane(PID, 0, 5), 0);
 	fork_at(TID, 10 * MS);
@@ -113,19 +113,19 @@ TEST_WITH(test_two_owners, begin, end)
 	exit_at(TID + 1, 30 * MS);
 	fork_at(TID + 2, 220 * MS);
 	assert_int_equal(lane(TID + 2, 220 * MS, 221 * MS), 1);
-	/* those of the first one, late: even one that ends after the exit was reported */
+	/* late spans of the first one: even one that ends after the reported exit */
 	assert_int_equal(lane(TID, 15 * MS, 16 * MS), 1);
 	assert_int_equal(lane(TID, 19 * MS, 21 * MS), 1);
-	/* and not where it would overlap the beginning of the next one, or lie after it */
+	/* but not where it would overlap the begin of the next one, or lie after it */
 	assert_int_equal(lane(TID, 19 * MS, 219 * MS + MS / 2), 0);
 	assert_int_equal(lane(TID, 221 * MS, 222 * MS), 0);
-	/* nor the next one's before it */
+	/* nor the next one's spans before it */
 	assert_int_equal(lane(TID + 2, 21 * MS, 230 * MS), 0);
-	/* the one that is free longest */
+	/* the lane that is free longest */
 	exit_at(TID + 2, 240 * MS);
 	fork_at(TID + 3, 500 * MS);
 	assert_int_equal(lane(TID + 3, 500 * MS, 501 * MS), 2);
-	/* it lasts: its own track from then on */
+	/* it lives long: its own track from then on */
 	assert_int_equal(lane(TID + 3, 502 * MS, 500 * MS + WORKERS_STAY_NS), 2);
 	assert_int_equal(lane(TID + 3, 503 * MS, 501 * MS + WORKERS_STAY_NS), 0);
 }
@@ -155,14 +155,13 @@ TEST_WITH(test_reused_tid, begin, end)
 	fork_at(TID, 21 * MS);
 	assert_int_equal(lane(TID, 22 * MS, 23 * MS), 2);
 	exit_at(TID, 30 * MS);
-	/* and on the lane that it had: nothing of the previous one is after the border, or across
-	 * it */
+	/* and on its former lane: nothing of the previous owner lies after the border, or across it */
 	fork_at(TID, 190 * MS);
 	assert_int_equal(lane(TID, 190 * MS, 191 * MS), 1);
 	assert_int_equal(lane(TID, 15 * MS, 16 * MS), 0);
 	assert_int_equal(lane(TID, 15 * MS, 195 * MS), 0);
 	exit_at(TID, 200 * MS);
-	/* a process takes the number, and its threads are not those of the former one */
+	/* a process takes the number, and its threads are not the former process's */
 	struct rec_task r = task(TASK_FORK, TID, 210 * MS);
 
 	r.h.tgid = TID;
@@ -170,7 +169,7 @@ TEST_WITH(test_reused_tid, begin, end)
 	assert_int_equal(lane(TID, 211 * MS, 212 * MS), 0);
 }
 
-/* The process itself is a new one: lanes start again, and spans of the old ones are on none. */
+/* The process itself is new: lanes start again, and old spans are on none. */
 TEST_WITH(test_reused_pid, begin, end)
 {
 	eight();
@@ -191,7 +190,7 @@ TEST_WITH(test_many, begin, end)
 		assert_int_equal(
 			lane(TID + i, 10 * MS + i, 11 * MS), i < WORKERS_LANES ? i + 1 : 0);
 	}
-	/* when all have an owner, one need not rest */
+	/* when all have an owner, none needs to rest */
 	exit_at(TID + 5, 20 * MS);
 	fork_at(TID + 200, 20 * MS + 10);
 	assert_int_equal(lane(TID + 200, 20 * MS + 10, 21 * MS), 6);
@@ -199,8 +198,7 @@ TEST_WITH(test_many, begin, end)
 	assert_int_equal(lane(TID + 5, 19 * MS, 20 * MS + 6), 0);
 }
 
-/* Threads of which nothing more arrives are forgotten, and a lane whose owner's exit was lost is
- * reused nevertheless. */
+/* Silent threads are forgotten, and a lane whose owner's exit was lost is reused nevertheless. */
 TEST_WITH(test_bounded, begin, end)
 {
 	eight();
@@ -217,8 +215,7 @@ TEST_WITH(test_bounded, begin, end)
 		lane(TID + 100, 200000 * MS + WORKERS_STAY_NS, 200001 * MS + WORKERS_STAY_NS), 0);
 }
 
-/* Any threads, whose spans arrive in any order: those on one lane never overlap, except those of
- * one thread. */
+/* Any threads, with spans in any order: those on one lane never overlap, except those of one thread. */
 TEST_WITH(test_drawn, begin, end)
 {
 	enum { THREADS = 3000, SPANS = 8 };
@@ -234,7 +231,7 @@ TEST_WITH(test_drawn, begin, end)
 	assert_non_null(used);
 	eight();
 	for (uint32_t t = 0; t < THREADS + 20; t++) {
-		/* a thread is born, and some spans of earlier ones arrive */
+		/* a thread is born, and some spans of earlier threads arrive */
 		if (t < THREADS) {
 			all[t].birth = (t ? all[t - 1].birth : MS) + draw() % (8 * MS);
 			for (int s = 0; s < SPANS; s++) {

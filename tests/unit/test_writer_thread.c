@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the writer's thread does with slow and stuck files; and packets, plain and as gzip
- * members. */
+/* The writer's thread with slow and stuck files; and packets, plain and in gzip members. */
 #include <ctype.h>
 #include <dirent.h>
 #include <poll.h>
@@ -28,7 +27,7 @@ static unsigned int put_line(struct writer *w, unsigned int number, size_t len)
 	return number + 1;
 }
 
-/* Whole lines, their numbers in order; some may be missing. Returns how many there are. */
+/* Checks whole lines in order, some of which may be missing. Returns how many there are. */
 static unsigned int check_lines(const char *p, size_t len)
 {
 	const char *end = p + len;
@@ -53,13 +52,13 @@ static unsigned int check_lines(const char *p, size_t len)
 	return n;
 }
 
-/* Everything in the pipe, until its end. */
+/* Reads the pipe to its end. */
 static size_t read_all(int fd)
 {
 	size_t len = 0;
 	ssize_t n;
 
-	/* not into all of the remaining buffer, which valgrind checks for each call */
+	/* not into the whole remaining buffer, which valgrind checks for each call */
 	while (len + PIPE_SIZE <= TEXT_MAX && (n = read(fd, text + len, PIPE_SIZE)) > 0)
 		len += (size_t)n;
 	assert_int_equal(n, 0);
@@ -93,7 +92,7 @@ static struct writer *open_pipe(int fds[2])
 
 /* ---- threads ---- */
 
-/* Calls `look` for each thread of a writer that is alive. Returns their number. */
+/* Calls `look` for each live writer thread. Returns their number. */
 static unsigned int each_thread(void (*look)(const char *status))
 {
 	static char status[8192];
@@ -126,7 +125,7 @@ static unsigned int each_thread(void (*look)(const char *status))
 
 /* ---- a pipe that nobody reads ---- */
 
-/* Appending continues within the memory, and when the pipe is read after all everything is there. */
+/* Appending goes on within the memory limit, and once the pipe is read after all, everything is there. */
 TEST(test_stalled)
 {
 	struct reader r = {};
@@ -145,13 +144,13 @@ TEST(test_stalled)
 	until_full = n;
 	assert_true(writer_pending(w) > (WRITER_LIMIT - WRITER_SLACK) / 10 * 9);
 	assert_int_equal(writer_dropped(w), 0);
-	/* nine tenths of the slack, in large and small pieces, go in */
+	/* nine tenths of the slack fit, in large and small pieces */
 	for (size_t slack = 0; slack < WRITER_SLACK / 10 * 9; slack += 300) {
 		n = put_line(w, n, 290);
 		assert_int_equal(writer_flush(w), 0);
 	}
 	assert_int_equal(writer_dropped(w), 0);
-	/* what does not fit is left out, and counted */
+	/* what does not fit is left out and counted */
 	for (unsigned int i = 0; i < 10000; i++)
 		n = put_line(w, n, 1000);
 	writer_append(w, text, 100000);
@@ -164,7 +163,7 @@ TEST(test_stalled)
 	assert_int_equal(writer_sync(w), 0);
 	assert_int_equal(writer_pending(w), 0);
 	assert_false(writer_full(w));
-	/* it has room again */
+	/* there is room again */
 	for (unsigned int i = 0; i < 1000; i++)
 		n = put_line(w, n, 1000);
 	until_full += n - (unsigned int)writer_dropped(w) + 1 - until_full;
@@ -291,8 +290,8 @@ TEST(test_signals)
 }
 
 /*
- * A write from which the kernel does not return, whatever poll(2) had said: the writer is abandoned
- * with it. An eventfd takes eight bytes as a number, and waits while the sum would be too large.
+ * The kernel does not return from a write, whatever poll(2) had said: the writer is abandoned with it. An eventfd takes
+ * eight bytes as a number, and blocks while the sum would be too large.
  */
 TEST(test_stuck)
 {
@@ -322,7 +321,7 @@ TEST(test_stuck)
 	assert_int_equal(err, -ETIMEDOUT);
 	assert_string_equal(said.text, "inftrace: cannot write it: nobody reads it" VALID);
 	assert_int_equal(each_thread(NULL), 1);
-	/* once released it ends, and frees everything */
+	/* once released the thread ends, and frees everything */
 	assert_int_equal(read(fd, &sum, sizeof(sum)), sizeof(sum));
 	assert_int_equal(sum, high);
 	for (int i = 0; i < 10000 && each_thread(NULL); i++)
@@ -331,7 +330,7 @@ TEST(test_stuck)
 	close(fd);
 }
 
-/* Many at once, each with its file. */
+/* Many at once, each with its own file. */
 TEST(test_many)
 {
 	static struct writer *w[100];
@@ -369,7 +368,7 @@ TEST(test_many)
 struct packets {
 	int fd;
 	struct writer *w;
-	char *all; /* as they were appended */
+	char *all; /* in the order they were appended */
 	size_t len;
 	unsigned int n;
 };
@@ -416,7 +415,7 @@ static size_t file_size(int fd)
 	return (size_t)st.st_size;
 }
 
-/* The end of the last whole packet. */
+/* Returns the end of the last whole packet. */
 static size_t whole_packets(const char *p, size_t len)
 {
 	size_t at = 0, size, head;
@@ -433,7 +432,7 @@ static size_t whole_packets(const char *p, size_t len)
 	}
 }
 
-/* Unpacks the first `len` bytes of the file, which are whole members, each with whole packets. */
+/* Unpacks the first `len` bytes of the file: whole members, each with whole packets. */
 static size_t unpack(const struct packets *f, size_t len)
 {
 	char *file = malloc(len + 1);
@@ -473,7 +472,7 @@ TEST(test_packets_gzip)
 	size_t size, n;
 
 	packets_open(&f, WRITER_PACKETS_GZIP);
-	/* it opens after each flush */
+	/* readable after each flush */
 	for (unsigned int i = 0; i < 10; i++) {
 		put_packets(&f, 1 + draw(2000));
 		assert_int_equal(writer_sync(f.w), 0);
@@ -485,7 +484,7 @@ TEST(test_packets_gzip)
 	assert_int_equal(writer_close(f.w), 0);
 	packets_done(&f);
 
-	/* and where a kill cuts it; packets that need more than a page do not promise that */
+	/* also where a kill cuts it; packets larger than a page do not guarantee that */
 	packets_open(&f, WRITER_PACKETS_GZIP);
 	for (unsigned int i = 0; i < 20000; i++) {
 		put_packet(&f, draw(500));

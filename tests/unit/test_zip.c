@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* ZIP files: what is written can be read back, and what is damaged is told from it. */
+/* ZIP files: what is written can be read back, and damage is detected. */
 #include <zlib.h>
 
 #include "cases.h"
@@ -52,7 +52,7 @@ static FILE *gzip_of(const char *text, size_t len)
 	return file_of(out, z.total_out);
 }
 
-/* A text, a file, and one that is compressed; the small one has a few bytes of each. */
+/* A text, a file, and one that is compressed; the small archive has a few bytes of each. */
 static FILE *archive(size_t len)
 {
 	FILE *out = tmpfile(), *plain = file_of(long_text, len), *packed = gzip_of(long_text, len);
@@ -70,7 +70,7 @@ static FILE *archive(size_t len)
 	return out;
 }
 
-/* Returns 0 and whether the content is as it was, or the error of reading. */
+/* Returns 0 and whether the content is unchanged, or the error of reading. */
 static int read_member(struct zip *zip, size_t i, const char *wanted, size_t len, bool *ret_same)
 {
 	struct json_source source;
@@ -123,7 +123,7 @@ TEST(test_round_trip)
 		assert_true(same);
 		assert_int_equal(zip_stat_index(zip, i, 0, &st[i]), 0);
 	}
-	/* what is compressed already is stored as it is, so that its bytes are those of the file */
+	/* what is compressed already is stored, so that its bytes equal the file's */
 	assert_int_equal(st[1].comp_method, ZIP_CM_DEFLATE);
 	assert_int_equal(st[2].comp_method, ZIP_CM_STORE);
 	assert_true(st[1].comp_size < LONG_BYTES / 3 * 2);
@@ -131,7 +131,7 @@ TEST(test_round_trip)
 	fclose(f);
 }
 
-/* Perfetto reads the headers before the members, not the directory. */
+/* Perfetto reads the local headers, not the directory. */
 TEST(test_local_headers)
 {
 	FILE *f = archive(5000);
@@ -157,7 +157,7 @@ TEST(test_local_headers)
 	fclose(f);
 }
 
-/* Reads all members of a damaged archive: each is as it was, or refused. */
+/* Reads all members of a damaged archive: each is intact or refused. */
 static void read_damaged(const char *bytes, size_t len, size_t content)
 {
 	FILE *f = file_of(bytes, len);
@@ -232,7 +232,7 @@ TEST(test_refused)
 	assert_int_equal(zip_read("/nowhere", &zip, &n, why), -ENOENT);
 	assert_string_equal(why, "cannot open: No such file or directory");
 	fclose(f);
-	/* ZIP64, which is not there */
+	/* a ZIP64 record that is missing */
 	memcpy(damaged, empty, sizeof(damaged));
 	memset(damaged + 8, 0xff, 12);
 	f = file_of(damaged, sizeof(damaged));
@@ -241,7 +241,7 @@ TEST(test_refused)
 	fclose(text);
 }
 
-/* More members than may be, all of them the same. */
+/* More members than allowed, all of them the same. */
 TEST(test_many)
 {
 	static uint8_t bytes[LOCAL_BYTES + (ZIP_MEMBERS_MAX + 1) * ENTRY_BYTES + END_BYTES] = "PK\3\4";
