@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How many cases a test tries, and why one tries none. */
+/* How many cases a test tries, and why it tries none. */
 #ifndef INFTRACE_TEST_CASES_H
 #define INFTRACE_TEST_CASES_H
 
@@ -9,7 +9,7 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
-/* Says why, for scripts/test to show: cmocka has no room for it. */
+/* Says why, for scripts/test to show: cmocka has no way to. */
 #define SKIP(why)                                      \
 	do {                                           \
 		print_message("# skipped: " why "\n"); \
@@ -17,9 +17,8 @@
 	} while (0)
 
 /*
- * `all`, or `few` if valgrind runs the test: it takes thirty times as long and checks each access,
- * for which a few cases of each kind are enough. All of them run without it and under the
- * sanitizers.
+ * `all`, or `few` under valgrind, which takes thirty times as long and checks each access, so a few cases of each kind
+ * suffice. Without it and under the sanitizers all run.
  */
 static inline unsigned int cases(unsigned int all, unsigned int few)
 {

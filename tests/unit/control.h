@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The control socket in a test: a recording that does nothing, and clients that are bare sockets.
- * Server and client are in one process and have their turns. */
+/* The control socket in tests: an idle recording, and clients that are bare sockets. Server and client share a process and
+ * take turns. */
 #ifndef INFTRACE_TEST_CONTROL_H
 #define INFTRACE_TEST_CONTROL_H
 
@@ -25,12 +25,12 @@ struct recording {
 	int starts, stops, dumps, statuses;
 	char reason[CONTROL_REASON_MAX];
 	uint64_t id;                /* of the last dump */
-	struct last last;           /* that it asks for */
-	bool in_progress;           /* what dump returns */
+	struct last last;           /* as requested */
+	bool in_progress;           /* returned by dump */
 	bool done_within;           /* it calls control_done() itself */
 	size_t status_len;          /* of a text in the status */
-	struct json_object *status; /* or instead: this */
-	const char *trace;          /* a file that open passes */
+	struct json_object *status; /* or this instead */
+	const char *trace;          /* the file that open() passes */
 };
 
 static inline void on_status(struct recording *r, struct json_object *reply)
@@ -149,7 +149,7 @@ static inline void open_control(struct recording *r)
 
 /* ---- clients ---- */
 
-/* path: of a socket, short enough. */
+/* path: of a socket, short enough for sun_path. */
 static inline void set_path(struct sockaddr_un *sa, const char *path)
 {
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -191,17 +191,17 @@ static inline bool readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* Until the server has nothing more to do for now. */
+/* Serves until there is nothing left to do for now. */
 static inline void settle(struct recording *r)
 {
 	for (int i = 0; readable(control_fd(r->control)); i++) {
-		assert_true(i < 1000); /* else: it would keep the recorder awake */
+		assert_true(i < 1000); /* otherwise it would keep the recorder awake */
 		control_serve(r->control);
 	}
 }
 
-/* The messages that the server sends until it closes the connection, each followed by a newline,
- * with a NUL at the end. Serves meanwhile. */
+/* Returns the messages that the server sends until it closes the connection, each followed by a newline, with a NUL at the
+ * end. Serves meanwhile. */
 static inline char *hear(struct recording *r, int fd, size_t *ret_len)
 {
 	struct pollfd p[] = {
@@ -273,7 +273,7 @@ static inline int count_fds(void)
 #define STATUS "{\"command\":\"status\"}"
 #define STATUS_EMPTY "{\"ok\":true,\"text\":\"\"}\n"
 
-/* A socket that nobody listens on (any more). */
+/* Leaves a socket without a listener. */
 static inline void leave_socket(const char *name)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

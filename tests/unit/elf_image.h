@@ -8,7 +8,7 @@
 
 #include "unit.h"
 
-/* Of a library for x86_64, with its tables at these offsets. */
+/* For a library on x86_64, with its tables at these offsets. */
 static inline Elf64_Ehdr elf_header(size_t segments, uint16_t n_segments, size_t sections, uint16_t n_sections, uint16_t names)
 {
 	return (Elf64_Ehdr){ { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT }, ET_DYN, EM_X86_64, EV_CURRENT, 0,
@@ -25,7 +25,7 @@ static inline Elf64_Shdr elf_section(uint32_t name, uint32_t type, uint64_t vadd
 	return (Elf64_Shdr){ name, type, 0, vaddr, offset, size, link, 0, 4, entry };
 }
 
-/* A file with these bytes. */
+/* Makes a file with these bytes. */
 static inline int file_of(const void *bytes, size_t len)
 {
 	int fd = memfd_create("elf", MFD_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A function in the place of another one, for which the program is linked with --wrap; and one that only returns a value. */
+/* A function that replaces another one, with the program linked by --wrap; and one that only returns a value. */
 #ifndef INFTRACE_TEST_FAKE_H
 #define INFTRACE_TEST_FAKE_H
 

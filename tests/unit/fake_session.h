@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A session and what follows the targets without a kernel: the test says what a drain hands over, and what was lost.
- * The program is linked so that these take the place of session.c and follow.c (FAKED in the Makefile).
+ * Fakes of a session and of following the targets: the test decides what a drain hands over, and what was lost. The program
+ * is linked so that they replace session.c and follow.c (FAKED in the Makefile).
  */
 #ifndef INFTRACE_TEST_FAKE_SESSION_H
 #define INFTRACE_TEST_FAKE_SESSION_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sink that counts its calls, and fails when it is told to. */
+/* A sink that counts its calls, and fails on demand. */
 #ifndef INFTRACE_TEST_FAKE_SINK_H
 #define INFTRACE_TEST_FAKE_SINK_H
 
@@ -13,7 +13,7 @@
 struct fake_sink {
 	struct sink sink;
 	uint32_t tgid;	 /* of the recording it was made for */
-	char *log;	 /* FAKE_LOG bytes: a letter for each call, shared by all whose order is of interest; or NULL */
+	char *log;	 /* FAKE_LOG bytes: a letter per call, shared by all sinks whose order matters; or NULL */
 	unsigned int records, losses, marks, settled, flushes, closed;
 	uint64_t lost;	 /* records, of all losses */
 	size_t size;	 /* of the last record */
@@ -21,7 +21,7 @@ struct fake_sink {
 	char marked[64]; /* the names of the marks, each followed by a blank */
 	int flush_err, close_err;
 	uint64_t bytes, pending, dropped;
-	bool with_totals; /* closed so */
+	bool with_totals; /* closed with totals */
 	struct window_totals totals;
 };
 
@@ -76,7 +76,7 @@ static inline int fake_flush(struct sink *s)
 	return ((struct fake_sink *)s)->flush_err;
 }
 
-/* It stays, to be looked at. */
+/* Keeps the sink for inspection. */
 static inline int fake_close(struct sink *s, const struct window_totals *t)
 {
 	struct fake_sink *f = (struct fake_sink *)s;
@@ -116,7 +116,7 @@ static const struct sink_ops fake_ops = {
 	.dropped = fake_dropped,
 };
 
-/* One that wants no more than what it has to. */
+/* A sink with only the mandatory operations. */
 static const struct sink_ops fake_least_ops = {
 	.record = fake_record,
 	.loss = fake_loss,

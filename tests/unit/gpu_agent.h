@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The other side of a ring in a test: writes it as an agent does, or as one that means harm. */
+/* The other side of a ring in tests: writes like an agent, or like a malicious one. */
 #ifndef INFTRACE_TEST_GPU_AGENT_H
 #define INFTRACE_TEST_GPU_AGENT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a recording knows of GPUs, for sinks. */
+/* What a recording knows about GPUs, for sinks. */
 #ifndef INFTRACE_TEST_GPU_INFO_H
 #define INFTRACE_TEST_GPU_INFO_H
 

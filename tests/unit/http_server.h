@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A server of one file, and clients of it over real sockets. The library's clock is the tests'. */
+/* A server of one file, and clients over real sockets. The library uses the tests' clock. */
 #ifndef INFTRACE_TEST_HTTP_SERVER_H
 #define INFTRACE_TEST_HTTP_SERVER_H
 
@@ -21,7 +21,7 @@
 #define HOST "Host: 127.0.0.1:9001\r\n"
 #define UI "Origin: https://ui.perfetto.dev\r\n"
 #define GET "GET /t.json HTTP/1.1\r\n" HOST "\r\n"
-#define LARGE (24 << 20) /* more than the buffers of a connection hold */
+#define LARGE (24 << 20) /* more than a connection's buffers hold */
 #define GIVE_UP_S 30
 
 static struct http_server *server;
@@ -29,7 +29,7 @@ static int64_t passed_s;
 static int file_fd;
 static char *content; /* of LARGE bytes */
 
-/* Instead of libc's. */
+/* Replaces libc's. */
 int clock_gettime(clockid_t id, struct timespec *ret);
 int clock_gettime(clockid_t id, struct timespec *ret)
 {
@@ -90,7 +90,7 @@ static inline int end(void **state)
 	return 0;
 }
 
-/* One turn of the server; waits for something to do for 10 ms at most. */
+/* One turn of the server; waits at most 10 ms for something to do. */
 static inline void turn(void)
 {
 	assert_int_equal(http_server_poll(server, NULL, 0, 10), 0);
@@ -101,7 +101,7 @@ static inline time_t give_up(void)
 	return time(NULL) + GIVE_UP_S;
 }
 
-/* Time passes, and the server gets to know. */
+/* Lets time pass, and the server notice it. */
 static inline void pass(int64_t s)
 {
 	passed_s += s;
@@ -135,7 +135,7 @@ static inline void say_n(int fd, const char *text, size_t len)
 	int unheard = 1;
 
 	assert_int_equal(send(fd, text, len, MSG_NOSIGNAL), len);
-	/* until the other socket has it, and the server has looked */
+	/* until the other socket has it and the server has looked */
 	for (int i = 0; i < 100 && unheard; i++) {
 		assert_int_equal(ioctl(fd, SIOCOUTQ, &unheard), 0);
 		turn();
@@ -207,7 +207,7 @@ static inline int hear_head(int fd, uint64_t *ret_length)
 	return atoi(head + 9);
 }
 
-/* The answer to GET: the file from `from` to `to`. */
+/* Expects the file from `from` to `to` as the answer to GET. */
 static inline void hear_file(int fd, int status, size_t from, size_t to)
 {
 	char *body = xmalloc(to - from + 1);

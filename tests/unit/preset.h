@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Presets from texts. These have ' for ". */
+/* Presets from texts, with ' for ". */
 #ifndef INFTRACE_TEST_PRESET_H
 #define INFTRACE_TEST_PRESET_H
 
@@ -31,7 +31,7 @@ static inline int make_preset_file(void **state)
 	return preset_fd < 0;
 }
 
-/* Whatever was in the input: one line, fit to print. */
+/* Whatever the input was: one line, fit to print. */
 static inline void assert_one_line(const char *text)
 {
 	size_t len = strlen(text);
@@ -79,7 +79,7 @@ static inline int load_text(const char *text)
 	return err;
 }
 
-/* A text with `n` times `part` in its middle; to be freed. */
+/* Returns a text with `n` times `part` in its middle, which the caller frees. */
 static inline char *repeat(const char *before, const char *part, size_t n, const char *behind)
 {
 	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;

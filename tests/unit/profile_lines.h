@@ -7,7 +7,7 @@
 
 static const struct window_totals totals = { .open_ns = START, .close_ns = START + 1000 };
 
-/* As lines of JSON in o->events, all but window_prof and token_prof. */
+/* Reads the lines into o->events as JSON, all but window_prof and token_prof. */
 static inline void profile_read(struct out *o)
 {
 	char *save = NULL;
@@ -50,7 +50,7 @@ static inline int64_t stage(const struct out *o, size_t line, const char *key)
 		key);
 }
 
-/* Everything between the envelope and graph_enabled. */
+/* Compares everything between the envelope and graph_enabled. */
 static inline void assert_body(const struct out *o, size_t line, const char *event, const char *body)
 {
 	struct json_object *l = json_object_array_get_idx(o->events, line);

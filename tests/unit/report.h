@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* inftrace report as a whole, in a child, on text made by a test. */
+/* inftrace report as a whole, in a child process, on text made by a test. */
 #ifndef INFTRACE_TEST_REPORT_H
 #define INFTRACE_TEST_REPORT_H
 
@@ -16,8 +16,8 @@ static inline void run_input(struct output *result, const char *text, char **arg
 #define RUN(result, text, ...) run_input(result, text, ARGV(__VA_ARGS__))
 
 /*
- * Runs the report on a text: it ends with rc, and prints each of these texts, or not where "!" precedes it. complains: a part
- * of its messages, or all of them if it ends in a newline; "": there are none; NULL: any.
+ * Runs the report on a text: it ends with rc, and prints each of these texts, or not if "!" precedes it. complains: part of
+ * its messages, or all of them if it ends in a newline; "": none; NULL: any.
  */
 static inline void check_report(const char *text, char **argv, int rc, const char *complains, const char *const *says)
 {
@@ -56,7 +56,7 @@ static inline void profile_begin(struct profile *p)
 	assert_non_null(p->out);
 }
 
-/* One of its own; the one before is lost. */
+/* A new profile; the one before is lost. */
 static inline struct profile *profile_new(void)
 {
 	static struct profile profile;
@@ -71,7 +71,7 @@ static inline const char *profile_end(struct profile *p)
 	return p->text;
 }
 
-/* As REPORT_SAYS, of a profile that ends here. */
+/* Like REPORT_SAYS, for a profile that ends here. */
 #define PROFILE_SAYS(p, argv, ...)                                \
 	do {                                                      \
 		REPORT_SAYS(profile_end(p), argv, ##__VA_ARGS__); \
@@ -113,7 +113,7 @@ static inline struct json_object *profile_json(struct profile *p, char **argv)
 	return report;
 }
 
-/* The value at a path: "processes.0.pid"; NULL: there is none. */
+/* Returns the value at a path such as "processes.0.pid"; NULL: there is none. */
 static inline struct json_object *at_path(struct json_object *o, const char *path)
 {
 	char copy[256], *save = NULL;
@@ -124,7 +124,7 @@ static inline struct json_object *at_path(struct json_object *o, const char *pat
 	return o;
 }
 
-/* Pairs of a path and the text of the value there; "N" at a path that ends in "#": the number of elements; NULL: there is none. */
+/* Pairs of a path and the text of its value; "N" at a path ending in "#": the number of elements; NULL: there is none. */
 static inline void check_json(struct json_object *o, const char *const (*pairs)[2], size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Steps with rows of sequences, as a preset with "rows" and the BPF programs give them. */
+/* Steps with rows of sequences, as from a preset with "rows" and the BPF programs. */
 #ifndef INFTRACE_TEST_REQUEST_STEPS_H
 #define INFTRACE_TEST_REQUEST_STEPS_H
 
@@ -54,7 +54,7 @@ static inline void emit_rows(struct sink *sink, const struct rows_step *step)
 	sink_record(sink, &r.s.h, sizeof(r.s) + step->n * sizeof(struct row_part));
 }
 
-/* Two requests in two slots, taking turns, then another one in the first slot. */
+/* Two requests in two slots, in turns, then another one in the first slot. */
 static const struct rows_step turns[] = {
 	{ .number = 0, .start = 1000, .end = 5000, .n = 1, .parts = { { 0, 0, 16, 1 } } },
 	{ .number = 1, .start = 6000, .end = 9000, .n = 1, .parts = { { 3, 0, 8, 0 } } },
@@ -65,7 +65,7 @@ static const struct rows_step turns[] = {
 	{ .number = 6, .start = 17000, .end = 20000, .n = 1, .parts = { { 0, 0, 5, 1 } } },
 };
 
-/* Three requests in one batch: the prompt of the second is in the way of the first one's decodes. */
+/* Three requests in one batch: the prompt of the second delays the first one's decodes. */
 static const struct rows_step together[] = {
 	{ .number = 0, .start = 1000, .end = 5000, .context = 8, .n = 1, .parts = { { 0, 0, 16, 1 } } },
 	{ .number = 1, .start = 6000, .end = 16000, .context = 8, .n = 2, .parts = { { 0, 16, 1, 1 }, { 5, 0, 7, 0 } } },
@@ -74,7 +74,7 @@ static const struct rows_step together[] = {
 	{ .number = 4, .start = 30000, .end = 32000, .context = 8, .n = 2, .parts = { { 5, 12, 1, 1 }, { 0, 0, 1, 1 } } },
 };
 
-/* Parts of sequences of any value, and most often of a few. */
+/* Parts of any sequences, mostly of a few. */
 static inline void draw_parts(struct rows_step *s)
 {
 	for (uint32_t k = 0; k < s->n; k++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests as lines of text, for tests that say all that is known of them. */
+/* Requests as lines of text, for tests that check everything known about them. */
 #ifndef INFTRACE_TEST_REQUEST_TEXT_H
 #define INFTRACE_TEST_REQUEST_TEXT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A command of inftrace as a whole, in a child, on text made by a test. */
+/* A command of inftrace as a whole, in a child process, on text made by a test. */
 #ifndef INFTRACE_TEST_RUN_COMMAND_H
 #define INFTRACE_TEST_RUN_COMMAND_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Synthetic series of steps, in all that a profile can say of them. */
+/* Synthetic series of steps, with everything that a profile can say about them. */
 #ifndef INFTRACE_TEST_SERIES_H
 #define INFTRACE_TEST_SERIES_H
 
@@ -51,7 +51,7 @@ static inline void step_sum(struct step *step)
 	}
 }
 
-/* A decode step of some 40 ms on two threads, as they usually are. */
+/* An ordinary decode step of some 40 ms on two threads. */
 static inline struct step usual(struct series *s)
 {
 	struct step step = {
@@ -99,7 +99,7 @@ static inline void series_end(struct series *s)
 	typical_find(s->p);
 }
 
-/* The verdict on a step; all others must be within noise. */
+/* Returns the verdict on a step; all others must be within noise. */
 static inline struct cause verdict(struct series *s, uint32_t number)
 {
 	struct cause c, found = { 0 };
@@ -118,7 +118,7 @@ static inline struct cause verdict(struct series *s, uint32_t number)
 	return found;
 }
 
-/* What the report says of them all. */
+/* Returns what the report says about them all. */
 static inline const struct summary *series_sum(struct series *s)
 {
 	summary_free(&s->sum);
@@ -132,7 +132,7 @@ static inline void series_free(struct series *s)
 	model_free(&s->m);
 }
 
-/* What is said of the slowest one. */
+/* Returns what it says about the slowest one. */
 static inline const char *slowest(struct series *s)
 {
 	assert_true(s->sum.n_slow > 0);
@@ -151,7 +151,7 @@ static inline void assert_near(int64_t got, int64_t wanted)
 		fail_msg("%lld ns, not about %lld", (long long)got, (long long)wanted);
 }
 
-/* After 100 usual steps: the one, 100 more. */
+/* After 100 usual steps: this one, then 100 more. */
 static inline struct cause verdict_between(struct series *s, struct step *step)
 {
 	uint32_t number = s->number;
@@ -161,7 +161,7 @@ static inline struct cause verdict_between(struct series *s, struct step *step)
 	return verdict(s, number);
 }
 
-/* The same, but with what the report says of them all. */
+/* The same; returns what the report says about them all. */
 static inline const struct summary *sum_between(struct series *s, struct step *step)
 {
 	series_add(s, step);

@@ -35,7 +35,7 @@ static inline void sample_registers(uint64_t to[SAMPLE_REGS], pid_t tid)
 #endif
 }
 
-/* How much of the stack there is, up to a limit. */
+/* Copies the stack, up to a limit; returns its length. */
 static inline uint32_t sample_copy(pid_t tid, uint64_t from, uint8_t *to, size_t max)
 {
 	size_t n = 0;
@@ -51,7 +51,7 @@ static inline uint32_t sample_copy(pid_t tid, uint64_t from, uint8_t *to, size_t
 	return (uint32_t)(n & ~(size_t)7);
 }
 
-/* Stops the thread for as long as it takes. The caller frees the sample. NULL: it is gone. */
+/* Stops the thread meanwhile. The caller frees the sample. NULL: the thread is gone. */
 static inline struct rec_sample *sample_take(pid_t tgid, pid_t tid, size_t *ret_size)
 {
 	struct rec_sample *r;

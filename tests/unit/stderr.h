@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the code under test prints on stderr. No assertion may be between the two calls: the message
- * of a failed one would be captured. */
+/* Captures what the code under test prints on stderr. No assertions between the two calls: their messages would be captured. */
 #ifndef INFTRACE_TEST_STDERR_H
 #define INFTRACE_TEST_STDERR_H
 
@@ -35,7 +34,7 @@ static inline const char *stderr_grab_end(struct stderr_grab *g)
 	return g->text;
 }
 
-/* The result of a call; what it prints is in grab.text. */
+/* The result of a call; its output is in grab.text. */
 #define GRABBED(grab, call)               \
 	({                                \
 		int err_;                 \

@@ -58,7 +58,7 @@ TEST_WITH(test_arrow_first, make, drop)
 	assert_int_equal(woken, 0x1f);
 }
 
-/* As many as arrive in one pass over the rings: hardly one is forgotten. */
+/* As many as arrive in one pass over the rings: hardly any is forgotten. */
 TEST_WITH(test_many, make, drop)
 {
 	const unsigned int n = 4000;
@@ -86,7 +86,7 @@ TEST_WITH(test_many, make, drop)
 	assert_in_range(taken, n * 99 / 100, n);
 }
 
-/* Those whose slices were lost make room for newer ones. */
+/* Arrows with lost slices make room for newer ones. */
 TEST_WITH(test_lost, make, drop)
 {
 	struct arrow arrow, got;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Places in sorted lists, of all lengths up to some, against a search from the beginning. */
+/* Places in sorted lists, of all small lengths, against a linear search. */
 #include "unit.h"
 #include "util/list.h"
 
@@ -25,7 +25,7 @@ TEST(test_places)
 	}
 }
 
-/* The length is evaluated once, and a length as an expression is one. */
+/* The length is evaluated once, and may be an expression. */
 TEST(test_length)
 {
 	size_t n = 3, calls = 0;

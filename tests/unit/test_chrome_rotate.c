@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Chrome trace in two files, each of which is complete. */
+/* The Chrome trace in two files, each complete. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
 
-/* Each of two files written by one sink holds everything that a reader needs, and each record is in the
- * file where it belongs. */
+/* Each of two files written by one sink has everything that a reader needs, and each record is in the right file. */
 static struct out rotate(struct out *o)
 {
 	struct out first = out_rotate(o, WRITER_PLAIN);
@@ -77,7 +76,7 @@ TEST_WITH(test_chrome_rotate, setup, teardown)
 	chrome_done(&o);
 }
 
-/* An arrow from a slice of the first file would begin outside of every slice in the second. */
+/* An arrow from a slice of the first file would begin outside every slice in the second. */
 TEST_WITH(test_chrome_rotate_arrows, setup, teardown)
 {
 	struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_getpid) };

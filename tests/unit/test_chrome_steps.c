@@ -39,7 +39,7 @@ TEST_WITH(test_chrome_steps, setup, teardown)
 		sum += ns_of(v);
 	}
 	assert_int_equal(sum, 123456789);
-	e = find(&o, "X", "decode", 1); /* again on the track of the steps */
+	e = find(&o, "X", "decode", 1); /* the same step on the steps track */
 	assert_span(e, "steps", "10.000", "123456.789");
 	assert_text(arg(e, "thread"), "5000001");
 	e = find(&o, "X", "prefill", 0);
@@ -94,7 +94,7 @@ static int compare_lanes(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Steps of many threads at once, in any order: on the tracks of the steps none touches another. */
+/* Steps of many threads at once, in any order: on the steps tracks none touch. */
 TEST_WITH(test_chrome_lanes, setup, teardown)
 {
 	static struct lane lanes[4000];
@@ -104,7 +104,7 @@ TEST_WITH(test_chrome_lanes, setup, teardown)
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	chrome_open(&o);
 	for (size_t i = 0; i < steps; i++) {
-		/* up to some 20 at once, of which 16 have a lane; not in the order of their ends */
+		/* up to about 20 at once, 16 of which have a lane; not in order of end */
 		struct rec_step r = { .h = hdr(REC_STEP, 0) };
 
 		r.h.tgid = PID + (uint32_t)(i % 2) * 100000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The programs in the kernel read CLOCK_MONOTONIC and add what user space says. */
+/* The kernel programs read CLOCK_MONOTONIC and add what user space tells them. */
 #include "unit.h"
 #include "util/clock.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls of NCCL: what the sinks write of them is read, from both formats alike. */
+/* NCCL calls: the sinks' output is read back, equally from both formats. */
 #include "sinks.h"
 
 #include "link/ranks.h"
@@ -55,7 +55,7 @@ static struct rec_function function(uint16_t id, uint64_t start, uint64_t dur, u
 	return r;
 }
 
-/* In the order of their ends, as they are recorded. */
+/* In order of end, as they are recorded. */
 static void emit(struct out *o, struct rec_function r)
 {
 	EMIT(o, &r);
@@ -82,10 +82,10 @@ static struct collectives written(bool chrome)
 		emit(&o, function(2, 10000 * (i + 1) - 100, 50, 0, 0, 0, 0));
 		emit(&o, function(0, 10000 * (i + 1) + (i >= CALLS / 2 ? 400000 : 0), 700, 64 + i, i % 2, COMM, 0));
 	}
-	/* one that is made of another one is one */
+	/* a collective that calls another one counts once */
 	emit(&o, function(4, 900100, 100, 8, 0, COMM, 0));
 	emit(&o, function(3, 900000, 300, 8, 0, COMM, 0));
-	/* of no communicator */
+	/* without a communicator */
 	emit(&o, function(0, 950000, 300, 8, 0, 0, 0));
 	assert_int_equal(o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000000 }), 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", o.fd);
@@ -128,7 +128,7 @@ TEST(test_written)
 	}
 }
 
-/* Calls of one size are alike whichever format they are read from, and others are not. */
+/* Calls of one size have equal keys in both formats, others have not. */
 TEST(test_keys)
 {
 	struct collectives a = written(false), b = written(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The command line of a recording as its files contain it. */
+/* The command line of a recording as written to its files. */
 #include "record/metadata.h"
 #include "unit.h"
 
@@ -30,7 +30,7 @@ TEST(test_words)
 		assert_string_equal(command_line_text(rows[i], NULL, text), wanted[i]);
 }
 
-/* Prompts and keys are among its arguments. */
+/* Prompts and keys may be among its arguments. */
 TEST(test_command)
 {
 	char *const argv[] = { "inftrace record", "-d", "1s", "--", "./llama cli", "-p", "my prompt", NULL };

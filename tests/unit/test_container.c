@@ -26,7 +26,7 @@ TEST(test_cgroups)
 		{ "0::/kubepods/besteffort/pod" UID "/" ID "\n", ID, UID },
 		{ "0::/kubepods.slice/kubepods-pod" UID_ ".slice/crio-" ID ".scope\n", ID, UID },
 		{ "0::/kubepods/pod0123456789abcdef0123456789abcdef/" ID "\n", ID, "0123456789abcdef0123456789abcdef" },
-		/* of a recorder in a cgroup namespace of its own */
+		/* of a recorder in its own cgroup namespace */
 		{ "0::/../../kubepods-besteffort-pod" UID_ ".slice/cri-containerd-" ID ".scope\n", ID, UID },
 		/* a container in a container */
 		{ "0::/docker/" OUTER "/docker/" ID "\n", ID, "" },

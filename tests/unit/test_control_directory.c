@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Where the control socket is: its directory, its name, and who may use it. */
+/* The place of the control socket: its directory, its name, and who may use it. */
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -45,7 +45,7 @@ TEST_WITH(test_bad_folders, setup, teardown)
 	assert_int_equal(symlink(real, directory), 0);
 	expect_no_control(r, -ENOTDIR, "links are not followed");
 	assert_int_equal(unlink(directory), 0);
-	assert_int_equal(rmdir(real), 0); /* nothing is in it */
+	assert_int_equal(rmdir(real), 0); /* the directory is empty */
 	close(open(directory, O_CREAT | O_WRONLY, 0600));
 	expect_no_control(r, -ENOTDIR, "not a directory");
 	assert_int_equal(unlink(directory), 0);
@@ -121,7 +121,7 @@ TEST_WITH(test_left_behind, setup, teardown)
 	assert_false(there(own));
 	for (size_t i = 0; i < sizeof(dead) / sizeof(dead[0]); i++)
 		assert_false(there(dead[i]));
-	/* of processes that live, or no sockets of ours */
+	/* of live processes, or not our sockets */
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		assert_true(there(others[i]));
 	assert_true(there("4194303.sock"));
@@ -139,7 +139,7 @@ TEST_WITH(test_name_in_use, setup, teardown)
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
 }
 
-/* The modes of directory and socket keep other users away; if they do not, the recorder does. */
+/* The modes of directory and socket keep other users out; where they do not, the recorder does. */
 TEST_WITH(test_other_users, setup, teardown)
 {
 	struct recording *r = *state;
@@ -167,8 +167,7 @@ TEST_WITH(test_other_users, setup, teardown)
 				_exit(fd == -EACCES ? 2 : 3);
 			/* it may have been refused already */
 			send(fd, "{\"command\":\"stop\"}", 18, MSG_NOSIGNAL);
-			/* it must not be gone before it was looked at; the end of the pipe ends it
-			 */
+			/* the child must live until it was checked; the end of the pipe ends it */
 			close(fds[1]);
 			fcntl(fd, F_SETFL, 0);
 			ssize_t n = recv(fd, text, sizeof(text), 0);

@@ -18,7 +18,7 @@ static int teardown_counters(void **state)
 	return teardown(state);
 }
 
-/* A call with or without counts, which are behind the values and both strings, where the probe fetches any. */
+/* A call with or without counts, which follow the values and both strings if the probe fetches any. */
 static void emit_call(struct out *o, uint32_t id, uint32_t step, const uint64_t *counts)
 {
 	const struct probe_spec *s = &probes.specs[id];
@@ -102,7 +102,7 @@ TEST_WITH(test_steps, setup_counters, teardown_counters)
 	profile_done(&o);
 }
 
-/* A counter that the machine does not have is in no line. */
+/* A counter that the machine lacks is in no line. */
 TEST_WITH(test_operators, setup_counters, teardown_counters)
 {
 	struct out o;

@@ -41,7 +41,7 @@ TEST(test_limits)
 		{ "0::/a\n", 1500 },
 		{ "0::/a/b\n", 250 },
 		{ "0::/a/b/none", 250 },
-		{ "0::/a/more", 1500 }, /* the one above has less */
+		{ "0::/a/more", 1500 }, /* its parent has less */
 		{ "0::/open", 0 },
 		{ "0::/torn", 0 },
 		{ "0::/a/../a", 0 },

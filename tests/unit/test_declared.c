@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names of operators, from the declarations that this very program has in its read-only data. */
+/* Names of operators, from declarations in this program's own read-only data. */
 #include "engine/sites.h"
 #include "unit.h"
 
-/* Kept where they are looked for; the compiler may not leave any out. */
+/* In the section that is searched; the compiler may not drop any. */
 static const char *const volatile texts[] = {
 	"test_add.Tensor(Tensor self, Tensor other) -> Tensor",
 	"test_add_(Tensor(a!) self) -> Tensor(a!)",
@@ -40,7 +40,7 @@ static int result_of(const struct declared *d, const char *name)
 TEST(test_names)
 {
 	static const char *const absent[] = { "test_add", "test_text", "test_empty", "0test", "test_space", "zzz", "" };
-	/* how a result is returned; of the last it is not known of which of two that is a part */
+	/* how a result is returned; for the last it is unknown which of two it is part of */
 	static const struct {
 		const char *name;
 		int result;
@@ -57,8 +57,8 @@ TEST(test_names)
 	assert_string_equal(find(&d, "test_add_Tensor"), "test_add.Tensor");
 	assert_string_equal(find(&d, "test_add_"), "test_add_");
 	assert_string_equal(find(&d, "test_sum_dim_IntList"), "test_sum.dim_IntList");
-	assert_string_equal(find(&d, "test_merged_int"), "test_merged.int"); /* a part of another one */
-	/* no more of the name than the length says */
+	assert_string_equal(find(&d, "test_merged_int"), "test_merged.int"); /* part of another one */
+	/* no more of the name than the length covers */
 	assert_string_equal(declared_find(&d, "test_add_Tensor2", 15, &result), "test_add.Tensor");
 	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
 		assert_null(find(&d, absent[i]));
@@ -70,7 +70,7 @@ TEST(test_names)
 
 #ifdef __x86_64__
 
-/* Beginnings of at::native::size() as they are in libraries, and what is not like them. */
+/* Beginnings of at::native::size() as in libraries, and code that differs. */
 #define CODE(name, bytes)                                                                                         \
 	asm(".pushsection .text." #name ", \"ax\", @progbits\n.type " #name ", @function\n" #name ":\n.byte " bytes \
 	    "\n.size " #name ", . - " #name "\n.popsection\n")
@@ -126,16 +126,16 @@ TEST(test_tensors)
 		{ "_ZN2at4_ops10index_put_4callERNS_6TensorERKN3c104ListINS4_8optionalIS2_EEEERKS2_b", 0, 4, 0x5, 0x5, 0 },
 		/* the last one is on the stack */
 		{ "_ZN2at4_ops12elu_backward4callERKNS_6TensorERKN3c106ScalarES8_S8_bS4_", 1, 6, 0x1, 0x2, 0 },
-		/* a number that may be missing takes two registers, one that floats none */
+		/* an optional number takes two registers, a floating-point one none */
 		{ "_ZN2at4_ops10argmax_out4callERKNS_6TensorEN3c108optionalIlEEbRS2_", 0, 4, 0x9, 0x11, 0 },
 		{ "_ZN2at4_ops10argmax_out4callERKNS_6TensorESt8optionalIlEbRS2_", 0, 4, 0x9, 0x11, 0 },
 		{ "_ZN2at4_ops8uniform_4callERNS_6TensorEddN3c108optionalINS_9GeneratorEEE", 0, 4, 0x1, 0x1, 0 },
 		{ "_Z1fdN3c108optionalIdEERKN2at6TensorE", 0, 3, 0x4, 0x2, 0 },
-		/* what takes two does not fit, but what comes behind it does */
+		/* what takes two does not fit, but what follows does */
 		{ "_Z1flllllN3c108ArrayRefIlEERKN2at6TensorE", 0, 7, 0x40, 0x20, 0 },
 		/* no more than a record has room for */
 		{ "_Z1fRKN2at6TensorES2_S2_S2_S2_S2_", 0, 6, 0x1f, 0x1f, 0 },
-		/* behind what is not known, and with an unknown result */
+		/* after an unknown argument, and with an unknown result */
 		{ "_Z1fRKN2at6TensorE7unknownS2_", 0, 3, 0x1, 0x1, 0 },
 		{ "_ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_RKN3c106ScalarE", -1, 3, 0, 0, 0 },
 		{ "_Z1fv", 0, 0, 0, 0, 0 },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Where vectors and their elements are, read off functions that the compiler made of all kinds of structures. */
+/* Where vectors and their elements are, derived from functions that the compiler made for all kinds of structures. */
 #include "target/code.h"
 #include "unit.h"
 
@@ -67,7 +67,7 @@ CLASS(large, 1000, 200, 300)
 		}                                                                                                                \
 	}
 
-/* What is no such function. */
+/* Functions of another kind. */
 int first_id(struct odd *o);
 AS_IN_A_LIBRARY int first_id(struct odd *o)
 {

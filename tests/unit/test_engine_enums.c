@@ -3,7 +3,7 @@
 #include "preset.h"
 #include "target/elf.h"
 
-/* As the inspector does with what its worker reads. */
+/* As the inspector does with its worker's results. */
 static void read_enums_of(struct elf_file *elf)
 {
 	struct engine *e = pt.engines[0];
@@ -63,7 +63,7 @@ static const char *name_for(uint32_t tgid)
 	return name_of(get("f"), 0);
 }
 
-/* What a file says is for the processes that have mapped it. */
+/* What a file says applies to the processes that have mapped it. */
 TABLE_TEST(test_enum_of_process)
 {
 	const char *old;
@@ -74,7 +74,7 @@ TABLE_TEST(test_enum_of_process)
 	old = name_for(1);
 	assert_string_equal(old, "old");
 	set_name(1, "first");
-	assert_string_equal(old, "old"); /* sinks know names by their place */
+	assert_string_equal(old, "old"); /* sinks identify names by address */
 	probe_table_mapped(&pt, 7, 1, 100);
 	assert_string_equal(name_for(1), "first");
 	set_name(2, "second");
@@ -85,12 +85,12 @@ TABLE_TEST(test_enum_of_process)
 	assert_string_equal(name_for(1), "first"); /* not known to use one */
 	probe_table_forked(&pt, 200, 201);
 	assert_string_equal(name_for(201), "second");
-	probe_table_forked(&pt, 100, 200); /* another process of that number */
+	probe_table_forked(&pt, 100, 200); /* another process with that number */
 	assert_string_equal(name_for(200), "first");
 	probe_table_mapped(&pt, 7, 2, 200);
 	probe_table_forked(&pt, 300, 200);
 	assert_string_equal(name_for(200), "first");
-	/* any number of files that say the same */
+	/* any number of files with the same content */
 	for (uint32_t i = 3; i < 2 * ENUM_VARIANTS_MAX; i++) {
 		set_name(i, i % 2 ? "odd" : "even");
 		probe_table_mapped(&pt, 7, i, 1000 + i);
@@ -99,7 +99,7 @@ TABLE_TEST(test_enum_of_process)
 	assert_string_equal(name_for(1004), "even");
 	assert_string_equal(name_for(1000 + 2 * ENUM_VARIANTS_MAX - 1), "odd");
 	assert_string_equal(name_for(201), "second");
-	/* another file has got its number */
+	/* its number belongs to another file now */
 	probe_table_unmapped(&pt, 7, 2);
 	probe_table_mapped(&pt, 7, 2, 202);
 	assert_string_equal(name_for(202), "first");
@@ -107,7 +107,7 @@ TABLE_TEST(test_enum_of_process)
 	probe_table_mapped(&pt, 7, 2, 202);
 	assert_string_equal(name_for(202), "changed");
 	assert_string_equal(name_for(201), "second");
-	/* more that differ than are kept */
+	/* more variants than are kept */
 	for (uint32_t i = 5; i <= ENUM_VARIANTS_MAX; i++) {
 		char name[16];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judging what features_probe() found, and that what it finds is this system. */
+/* Judging the result of features_probe(), and checking that it describes this system. */
 #include <linux/capability.h>
 #include <sys/utsname.h>
 
@@ -9,7 +9,7 @@
 #define BIT(cap) (1ull << (cap))
 #define CAPS_NEEDED (BIT(CAP_BPF) | BIT(CAP_PERFMON) | BIT(CAP_SYS_PTRACE))
 
-/* A kernel and a process with everything, to take things away from. */
+/* A kernel and a process with everything, to remove features from. */
 static struct features all(const char *release)
 {
 	struct features f = { .caps = CAPS_NEEDED };
@@ -43,7 +43,7 @@ TEST(test_enough)
 	for (int i = 0; i < FEATURE_MAX; i++)
 		f.err[i] = feature_descs[i].loss ? -EOPNOTSUPP : FEATURE_UNTRIED;
 	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
-	/* what older systems give instead of CAP_BPF and CAP_PERFMON */
+	/* what older systems have instead of CAP_BPF and CAP_PERFMON */
 	f.caps = BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_PTRACE);
 	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
 }
@@ -103,7 +103,7 @@ TEST(test_uprobes)
 	assert_int_equal(features_require(&f, NULL, 0), 0);
 }
 
-/* A short buffer is filled and no more. */
+/* A short buffer is filled, but not overrun. */
 TEST(test_short_buffer)
 {
 	struct features f = all("6.1.0");
@@ -133,7 +133,7 @@ TEST(test_this_system)
 	}
 	assert_int_equal(
 		features_have(&full, FEATURE_BTF), !access("/sys/kernel/btf/vmlinux", R_OK));
-	if (getuid()) /* without privileges nothing may seem to work that needs them */
+	if (getuid()) /* without privileges nothing that needs them may seem to work */
 		assert_true(full.caps || !features_have(&full, FEATURE_TASK_STORAGE));
 }
 

@@ -14,18 +14,18 @@ TEST(test_empty_dump)
 	flight_dump_end(m.f);
 	assert_int_equal(flight_dump_begin(m.f, START, NULL, &dump), 0);
 	assert_int_equal(dump.horizon_ns, 0);
-	/* what is appended after the beginning is not part of it */
+	/* what is appended after the begin is not part of it */
 	model_append(&m, 1);
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
 	flight_dump_end(m.f);
 	model_dump(&m);
 	assert_int_equal(m.handed_over, 1);
-	/* freed in the middle of one */
+	/* freed in the middle of a dump */
 	model_dump_begin(&m, START, 0);
 	model_free(&m);
 }
 
-/* A dump that nothing is handed over of: it loses nothing, and the newest go round in the rest. */
+/* A dump that hands nothing over loses nothing; new records cycle through the remaining memory. */
 TEST(test_overwrite_beside_dump)
 {
 	struct flight_stats before, st;
@@ -42,10 +42,10 @@ TEST(test_overwrite_beside_dump)
 	}
 	st = model_check(&m);
 	assert_true(st.kept > 0 && st.kept < before.kept / 4);
-	/* what the dump alone holds is memory in use */
+	/* memory that only the dump holds counts as used */
 	assert_true(st.used_bytes >= before.used_bytes);
 	model_dump_rest(&m);
-	/* with that gone there is room again */
+	/* once the dump is gone there is room again */
 	model_append(&m, 50000);
 	st = model_check(&m);
 	assert_true(st.kept > before.kept / 10 * 9);
@@ -53,8 +53,8 @@ TEST(test_overwrite_beside_dump)
 	model_free(&m);
 }
 
-/* A dump of a full store, and this many records beside it; UINT_MAX: until some must be evicted.
- * Returns how many it took. */
+/* Dumps a full store with this many records appended meanwhile; UINT_MAX: until some must be evicted. Returns how many were
+ * appended. */
 static unsigned int fill_beside_dump(struct model *m, unsigned int max)
 {
 	unsigned int n = 0;
@@ -69,7 +69,7 @@ static unsigned int fill_beside_dump(struct model *m, unsigned int max)
 	return n;
 }
 
-/* Another dump right after one beside which all memory was used. */
+/* Another dump right after one during which all memory was used. */
 TEST(test_dump_in_full_memory)
 {
 	struct model m;
@@ -102,7 +102,7 @@ TEST(test_dump_twice)
 	model_append(&m, 10);
 	model_dump(&m);
 	assert_int_equal(m.handed_over, 3010);
-	/* many dumps of little do not use up the memory */
+	/* many small dumps do not use up the memory */
 	for (int i = 0; i < 500; i++) {
 		model_append(&m, 1);
 		model_dump(&m);
@@ -111,7 +111,7 @@ TEST(test_dump_twice)
 	model_free(&m);
 }
 
-/* Each pass has everything, whatever is appended meanwhile; and a dump that ends early keeps nothing. */
+/* Each pass has everything, whatever is appended meanwhile, and a dump that ends early holds nothing. */
 TEST(test_passes)
 {
 	struct thread_map processes = { .size = sizeof(struct flight_process) };
@@ -176,8 +176,7 @@ TEST_STORE(test_processes)
 		assert_int_equal(of[p->tgid.tid], 0);
 		of[p->tgid.tid] = p->records;
 	}
-	/* the last round is of process 300 alone, the one before of two, ...; of the first one kept a
-	 * part may have left */
+	/* the last round has process 300 only, the one before two processes, ...; the first round kept may be incomplete */
 	for (uint32_t tgid = 300; tgid > 1 && of[tgid - 1]; tgid--) {
 		cut += of[tgid - 1] == of[tgid];
 		assert_int_equal(of[tgid - 1], of[tgid] - (of[tgid - 1] != of[tgid]));

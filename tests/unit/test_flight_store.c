@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The store of the flight recorder: what it keeps, and in how much memory. */
+/* The flight recorder's store: what it keeps, and in how much memory. */
 #include <sys/mman.h>
 
 #include "cases.h"
@@ -41,7 +41,7 @@ TEST(test_refused)
 	tasks_free(ts);
 }
 
-/* One that is never filled takes next to nothing, however large. */
+/* A store that never fills takes next to no memory, however large. */
 TEST(test_large)
 {
 	const uint64_t bytes = 40000 * MB;
@@ -62,8 +62,7 @@ TEST(test_large)
 	model_free(&m);
 }
 
-/* The memory is one mapping of no more than was asked for, most of it is for records, and unused
- * pages are not allocated. */
+/* The memory is one mapping of no more than was asked for, mostly for records; unused pages are not allocated. */
 TEST(test_bound)
 {
 	static const uint64_t sizes[] = { MB, MB + 4095, 3 * MB + 12345, 20 * MB, 64 * MB };
@@ -94,8 +93,8 @@ TEST(test_bound)
 	}
 }
 
-/* Appends, dumps of whatever speed, several of them after each other: always all that ended after
- * the horizon, in order, and the horizon no later than it must be. */
+/* Appends, with dumps at any speed, several in a row: always everything that ended after the horizon, in order, and the
+ * horizon no later than necessary. */
 TEST(test_against_model)
 {
 	static const uint64_t sizes[] = { MB, MB + 70000, 2 * MB };
@@ -115,7 +114,7 @@ TEST(test_against_model)
 				continue;
 			model_dump_begin(&m, START, 0);
 			dumps++;
-			/* from much slower than the records arrive to much faster */
+			/* from much slower than records arrive to much faster */
 			for (unsigned int part = 0; part < 40; part++) {
 				if (!flight_dump_next(m.f, on_dumped, &m,
 					    (unsigned int)(next_random(&dice) % 500) << speed))

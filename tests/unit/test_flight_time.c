@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The flight recorder that keeps a time, and a storm of records. */
+/* The flight recorder with a time to keep, and a storm of records. */
 #include "flight_model.h"
 
 static void append_at(struct flight *f, uint64_t end_ns)
@@ -59,7 +59,7 @@ TEST_STORE(test_keep_time)
 	flight_get_stats(f, &st);
 	assert_true(st.kept >= keep / step);
 	assert_true(st.horizon_ns < now - keep);
-	/* a chunk at either end, and a few that are kept for later */
+	/* a chunk at either end, and a few kept in reserve */
 	assert_true(st.used_bytes < 3 * MB);
 	assert_true(mapping_kb(f, "Rss") < 12 * 1024);
 	/* exactly that time */
@@ -68,12 +68,12 @@ TEST_STORE(test_keep_time)
 	assert_int_equal(t.n, keep / step);
 	assert_int_equal(t.first_ns, now - keep + step);
 	assert_int_equal(t.last_ns, now);
-	/* and that before a trigger which is past already */
+	/* also for the time before a trigger in the past */
 	t = dump_times(f, now - 1000, &dump);
 	assert_int_equal(dump.horizon_ns, now - keep - 1000);
 	assert_int_equal(t.n, keep / step + 1);
 
-	/* a busy time takes more memory, which is given back afterwards */
+	/* a busy phase takes more memory, which is given back afterwards */
 	for (int i = 0; i < 600000; i++)
 		append_at(f, now += 200);
 	flight_expire(f, now);
@@ -87,7 +87,7 @@ TEST_STORE(test_keep_time)
 	assert_true(mapping_kb(f, "Rss") < 12 * 1024);
 }
 
-/* More than there is memory for: as with a size. */
+/* More than fits into memory: as with a size. */
 TEST_STORE(test_keep_time_cap)
 {
 	uint64_t now = START;
@@ -96,7 +96,7 @@ TEST_STORE(test_keep_time_cap)
 	struct flight *f = store_new(MB, 3600000 * MS);
 	struct times t;
 
-	flight_expire(f, 5); /* the machine runs for less than that time */
+	flight_expire(f, 5); /* the machine has run for less than that time */
 	for (int i = 0; i < 200000; i++) {
 		append_at(f, now += 1000);
 		flight_expire(f, now);
@@ -108,7 +108,7 @@ TEST_STORE(test_keep_time_cap)
 	t = dump_times(f, now, &dump);
 	assert_int_equal(dump.horizon_ns, st.horizon_ns);
 	assert_int_equal(t.n, st.kept);
-	/* nothing for hours: what is kept is not of the time before the trigger */
+	/* nothing for hours: what is kept is older than the time before the trigger */
 	t = dump_times(f, now + 7200000 * MS, &dump);
 	assert_int_equal(t.n, 0);
 	flight_expire(f, now + 7200000 * MS);
@@ -117,7 +117,7 @@ TEST_STORE(test_keep_time_cap)
 	assert_int_equal(t.n, 1);
 }
 
-/* It expires in the middle of a dump, which has it nevertheless. */
+/* Records expire in the middle of a dump, which has them nevertheless. */
 TEST(test_expire_beside_dump)
 {
 	struct model m;
@@ -139,7 +139,7 @@ TEST(test_expire_beside_dump)
 	model_free(&m);
 }
 
-/* The start of the first record handed over, and how many there are. */
+/* Notes the start of the first record handed over, and counts them all. */
 static void first_start(const struct rec_hdr *rec, size_t size, void *arg)
 {
 	struct times *t = arg;
@@ -161,7 +161,7 @@ static struct times dump_last(struct flight *f, struct last last, uint64_t at_ns
 	return t;
 }
 
-/* Steps of 10 ms, handed in out of order, with ten system calls in each, over many chunks. */
+/* Steps of 10 ms, out of order, with ten system calls in each, over many chunks. */
 TEST_STORE(test_last)
 {
 	struct rec_step step = { .h = { .kind = REC_STEP, .dur_ns = 9 * MS, .tid = TID } };
@@ -190,7 +190,7 @@ TEST_STORE(test_last)
 	assert_int_equal(dump_last(f, (struct last){ 0 }, START + 10000 * MS).n, 11000);
 }
 
-/* A storm: many times the memory, with a dump every now and then. */
+/* A storm: many times the memory, with a dump now and then. */
 TEST_STORE(test_storm)
 {
 	struct rec_off_cpu rec = { .h = { .kind = REC_OFF_CPU, .tid = TID, .tgid = TID } };

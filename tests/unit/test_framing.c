@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Where events end, in texts whose ends are known. */
+/* Where events end, in texts with known ends. */
 #include "io/writer.h"
 #include "unit.h"
 
@@ -23,7 +23,8 @@ static void put(const char *bytes, size_t size)
 	len += size;
 }
 
-/* Bytes among which are all that mean something, but no ",\n". */
+/* Writes bytes, including all with a meaning, but no ",
+ * ". */
 static void put_noise(size_t size, const char *without)
 {
 	static const char odd[] = "\n,[]{}\x80\x0a\xff";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Parts of a GPU's agent. Its clocks on a busy machine: a comparison that was interrupted is no step of a clock. What it may take: the
- * pauses bring the average back to that.
+ * Parts of a GPU's agent. Its clocks on a busy machine: an interrupted comparison is no step of a clock. Its budget: pauses
+ * bring the average back to the limit.
  */
 
 /* the agent is a library of its own */
@@ -24,7 +24,7 @@ TEST(test_uncertain)
 		uint64_t boot = clocks_convert(&c, at, &sure), truth = BOOT + at - 10 * MS;
 
 		assert_true(sure);
-		/* while it is compared again, and after that */
+		/* during the next comparison, and after it */
 		assert_true(apart(boot, truth) <= 2 * c.said.residual_ns + c.said.bend_ns);
 	}
 }
@@ -44,7 +44,7 @@ TEST(test_step)
 	assert_true(sure);
 }
 
-/* Back: the times between come twice, and it is not known which one is meant. */
+/* Back: the times in between occur twice, and which is meant is unknown. */
 TEST(test_back)
 {
 	struct clocks c = { 0 };
@@ -74,7 +74,7 @@ TEST(test_average)
 	bool paused = false;
 
 	budget_begin(&b, now, own);
-	/* it takes 5 % while it is on, and may take 2 % */
+	/* it takes 5 % while on, and may take 2 % */
 	for (; now < 1000000 * MS; now += 100 * MS, ticks++) {
 		on += !paused;
 		own += paused ? 0 : 5 * MS;
@@ -94,7 +94,7 @@ TEST(test_bounds)
 	struct budget b = { 0 };
 
 	budget_begin(&b, 0, 0);
-	/* the beginning is no rate; what is within it goes on; without a limit anything does */
+	/* the beginning gives no rate yet; what is within the limit goes on; without a limit anything does */
 	assert_false(budget_exceeded(&b, 20000, 999 * MS, 500 * MS));
 	assert_false(budget_exceeded(&b, 20000, 1000 * MS, 20 * MS));
 	assert_false(budget_exceeded(&b, 0, 2000 * MS, 1000 * MS));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a thread did while a GPU had nothing to do. */
+/* What a thread did while a GPU was idle. */
 #include "cases.h"
 #include "format/gpu_gaps.h"
 #include "gpu/info.h"
@@ -127,7 +127,7 @@ TEST_WITH(test_lost, set_up, tear_down)
 	assert_true(cause(2600, 2700, &c));
 }
 
-/* Of more spans than are kept, what is older is not known. */
+/* With more spans than are kept, older times are unknown. */
 TEST_WITH(test_bounds, set_up, tear_down)
 {
 	struct gap_cause c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of CUDA graphs: their places, and the operators in which they were captured. */
+/* Nodes of CUDA graphs: their places, and the operators in which they were captured. */
 #include "gpu/join.h"
 #include "unit.h"
 
@@ -39,7 +39,7 @@ static void call(enum launch_kind kind, uint64_t ns, uint32_t grid)
 	gpu_join_call(join, &l);
 }
 
-/* From then on, kernels of these grids, the i-th in operator ops[i]; 0: in none. */
+/* Captures, from then on, kernels with these grids, the i-th in operator ops[i]; 0: in none. */
 static void capture(uint64_t ns, const uint32_t *grids, const uint32_t *ops)
 {
 	call(LAUNCH_CAPTURE, ns, 0);
@@ -51,7 +51,7 @@ static void capture(uint64_t ns, const uint32_t *grids, const uint32_t *ops)
 	call(LAUNCH_CAPTURE_END, ns + 100, 0);
 }
 
-/* A launch of a graph whose nodes are numbers[]; seen: its call was. Parts of it may follow. */
+/* A launch of a graph with nodes numbers[]; seen: its call was. Its parts may follow. */
 static void launch(struct rec_gpu *list, uint32_t graph, uint32_t correlation, const uint64_t *numbers, const uint32_t *grids, bool seen)
 {
 	for (uint32_t i = 0; i < KERNELS; i++)
@@ -75,7 +75,7 @@ static void check(const struct rec_gpu *list, uint32_t a, uint32_t b, uint32_t c
 	}
 }
 
-/* All of it at once. */
+/* All at once. */
 #define CHECK_LAUNCH(graph, correlation, numbers, grids, seen, ...)      \
 	do {                                                             \
 		struct rec_gpu whole[KERNELS];                           \
@@ -95,13 +95,13 @@ TEST_WITH(test_replayed, set_up, tear_down)
 
 	capture(1000, grids, (const uint32_t[]){ 5, 0, 6 });
 	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 5, 0, 6);
-	/* branches of it run side by side: in another order the next time */
+	/* branches run side by side: in another order the next time */
 	CHECK_LAUNCH(9, 2, swapped, swapped_grids, true, 2, 1, 3, 0, 5, 6);
-	/* its first records are not there, nor its call */
+	/* its first records are missing, and its call */
 	launch(list, 9, 3, nodes, grids, false);
 	gpu_graphs_launched(graphs, list + 1, KERNELS - 1);
 	check(list, 0, 2, 3, 0, 0, 6);
-	/* another graph of the same capture, of which the second branch ran first */
+	/* another graph of the same capture, whose second branch ran first */
 	CHECK_LAUNCH(10, 4, swapped, swapped_grids, true, 2, 1, 3, 0, 5, 6);
 }
 
@@ -112,10 +112,10 @@ TEST_WITH(test_unknown, set_up, tear_down)
 	struct rec_gpu list[KERNELS];
 
 	capture(1000, grids, (const uint32_t[]){ 5, 5, 5 });
-	CHECK_LAUNCH(9, 1, nodes, grids, false, 0, 0, 0, 0, 0, 0);      /* where it began is not known */
-	CHECK_LAUNCH(9, 2, nodes, other_grids, true, 1, 2, 3, 0, 0, 0); /* no capture is like it */
+	CHECK_LAUNCH(9, 1, nodes, grids, false, 0, 0, 0, 0, 0, 0);      /* its beginning is unknown */
+	CHECK_LAUNCH(9, 2, nodes, other_grids, true, 1, 2, 3, 0, 0, 0); /* no capture matches */
 	CHECK_LAUNCH(9, 3, others, grids, true, 1, 2, 3, 5, 5, 5);      /* it was updated */
-	/* in parts, of which the second one is lost */
+	/* in parts, the second of which is lost */
 	launch(list, 11, 4, nodes, grids, true);
 	gpu_graphs_launched(graphs, list, 1);
 	gpu_graphs_lost(graphs);
@@ -123,14 +123,14 @@ TEST_WITH(test_unknown, set_up, tear_down)
 	gpu_graphs_launched(graphs, list + 2, 1);
 	check(list, 0, 0, 0, 0, 0, 0);
 	launch(list, 11, 5, nodes, grids, true);
-	gpu_graphs_launched(graphs, list, 1); /* in parts, all of which come */
+	gpu_graphs_launched(graphs, list, 1); /* in parts, all of which arrive */
 	gpu_graphs_launched(graphs, list + 1, 2);
 	assert_int_equal(list[0].graph_position, 1);
 	assert_int_equal(list[2].graph_position, 3);
 	assert_int_equal(list[2].captured_in, 5);
 }
 
-/* Where several captures are alike, what they differ in is not told; what was captured after the launch is not what was launched. */
+/* Where several captures are alike, their differences are not reported; a capture after the launch is not what was launched. */
 TEST_WITH(test_alike, set_up, tear_down)
 {
 	capture(1000, grids, (const uint32_t[]){ 5, 6, 7 });
@@ -139,7 +139,7 @@ TEST_WITH(test_alike, set_up, tear_down)
 	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 5, 0, 7);
 }
 
-/* The records of calls come after that of the end; an operator has what it holds, and no more. */
+/* The records of calls come after the end; an operator has what it contains, and no more. */
 TEST_WITH(test_late, set_up, tear_down)
 {
 	call(LAUNCH_CAPTURE_END, 1100, 0);
@@ -147,7 +147,7 @@ TEST_WITH(test_late, set_up, tear_down)
 	call(LAUNCH_KERNEL, 1050, 3);
 	call(LAUNCH_KERNEL, 1030, 2);
 	call(LAUNCH_KERNEL, 1010, 1);
-	call(LAUNCH_KERNEL, 1110, 9); /* not captured any more */
+	call(LAUNCH_KERNEL, 1110, 9); /* no longer captured */
 	assert_true(gpu_graphs_has_captured(graphs, TID, 1025, 1040));
 	assert_false(gpu_graphs_has_captured(graphs, TID + 1, 1025, 1040));
 	assert_false(gpu_graphs_has_captured(graphs, TID, 1031, 1049));
@@ -157,7 +157,7 @@ TEST_WITH(test_late, set_up, tear_down)
 	CHECK_LAUNCH(9, 1, nodes, grids, true, 1, 2, 3, 2, 4, 0);
 }
 
-/* More than are kept: the oldest are forgotten, and learnt again. */
+/* More than are kept: the oldest are forgotten, and learned again. */
 TEST_WITH(test_many, set_up, tear_down)
 {
 	struct rec_gpu list[KERNELS];

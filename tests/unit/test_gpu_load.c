@@ -65,7 +65,7 @@ TEST(test_load)
 	assert_int_equal(n_list, 0);
 	add(l, 2, 3 * N, 3 * N + 10, 3 * N + 20);
 	add(l, 2, 3 * N, 3 * N + 15, 3 * N + 40);    /* overlaps */
-	add(l, 2, 3 * N + 1, 5 * N - 5, 6 * N + 5);  /* waits for long */
+	add(l, 2, 3 * N + 1, 5 * N - 5, 6 * N + 5);  /* waits long */
 	add(l, 2, UINT64_MAX, 6 * N + 1, 6 * N + 7); /* its launch was not seen */
 	run(l, 4 * N - 1);
 	assert_int_equal(n_list, 0); /* not over */
@@ -88,7 +88,7 @@ TEST(test_load)
 	unknown_to = BASE + 17 * N;
 	run(l, 20 * N);
 	unknown_from = UINT64_MAX;
-	assert_int_equal(n_list, 3); /* nothing of what is not known */
+	assert_int_equal(n_list, 3); /* nothing about unknown times */
 	check(0, 15 * N, N, 1);
 	check(1, 17 * N, N - 1, 0);
 	check(2, 18 * N, 0, 0);
@@ -99,11 +99,11 @@ TEST(test_load)
 	assert_int_equal(list[0].h.id, 2);
 	assert_int_equal(list[0].busy_ns, 4);
 	assert_int_equal(list[1].busy_ns, 3);
-	assert_false(list[0].has_waits || list[1].has_waits); /* it is not known for which of them */
+	assert_false(list[0].has_waits || list[1].has_waits); /* it is unknown for which of them */
 	gpu_load_free(l);
 }
 
-/* Far beyond what is kept, and many devices: bounded, and never more than all of the time. */
+/* Far more than is kept, and many devices: bounded, and never more than the full time. */
 TEST(test_bounds)
 {
 	const unsigned int n = cases(20000, 500);

@@ -130,7 +130,7 @@ TEST(test_exact)
 	}
 }
 
-/* Beyond the bounds the oldest are counted, or forgotten, and a step that needs them gets nothing. */
+/* Beyond the bounds the oldest are only counted, or forgotten, and a step that needs them gets nothing. */
 TEST(test_bounds)
 {
 	struct rec_hdr early = span(TID, 0, 100), late = span(TID, 10 * (GPU_OPS_KERNELS_MAX - 10), 10 * GPU_OPS_KERNELS_MAX);

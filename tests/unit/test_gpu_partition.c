@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a step is divided among what a GPU did, against a way that looks at every nanosecond. */
+/* How a step is divided among GPU activities, against a method that looks at every nanosecond. */
 #include "cases.h"
 #include "gpu/info.h"
 #include "gpu/process.h"
@@ -34,7 +34,7 @@ static void divide_slowly(const struct gpu_run *list, size_t n, uint32_t device,
 
 		for (size_t i = 0; i < n; i++) {
 			const struct gpu_run *r = &list[i];
-			/* one that has not run may be of any device */
+			/* work that has not run may be of any device */
 			bool is_of = device == ALL || r->start_ns == UINT64_MAX || r->device == device;
 			bool runs = is_of && r->start_ns != UINT64_MAX && at >= r->start_ns && at < r->end_ns;
 
@@ -60,7 +60,7 @@ static void divide_slowly(const struct gpu_run *list, size_t n, uint32_t device,
 	keep_gap(gaps, idle, end);
 }
 
-/* Whether the work of the thread, or its launch, is what ended the gap. */
+/* Whether the thread's work, or its launch, ended the gap. */
 static bool ends_gap(const struct gpu_run *list, size_t n, const struct gpu_gap *gap)
 {
 	uint64_t end = gap->start_ns + gap->dur_ns;

@@ -14,10 +14,10 @@ TEST(test_set)
 	assert_string_equal(handles_get(h, 1, 0x1000), "gemm");
 	assert_string_equal(handles_get(h, 2, 0x1000), "softmax");
 	assert_null(handles_get(h, 1, 0x1001));
-	/* created again for another */
+	/* created again with another name */
 	handles_set(h, 1, 0x1000, "a much longer name than the one before");
 	assert_string_equal(handles_get(h, 1, 0x1000), "a much longer name than the one before");
-	/* what is no name, and what is no handle */
+	/* an invalid name, and an invalid handle */
 	handles_set(h, 1, 0x1000, "");
 	assert_string_equal(handles_get(h, 1, 0x1000), "a much longer name than the one before");
 	handles_set(h, 1, 0, "null");
@@ -64,7 +64,7 @@ TEST(test_full)
 	handles_free(h);
 }
 
-/* Those of processes that have ended make room, as often as it takes; those of one that runs stay. */
+/* Handles of ended processes make room, as often as needed; those of a live one stay. */
 TEST(test_ended)
 {
 	const struct rec_task fork = { .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = 5000000, .tid = 5000000 } };

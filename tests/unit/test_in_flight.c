@@ -12,7 +12,7 @@ static struct rec_hdr span(uint8_t kind, uint32_t tid, uint64_t start_ns, uint64
 	return (struct rec_hdr){ .kind = kind, .tid = tid, .start_ns = start_ns, .dur_ns = end_ns - start_ns, .id = id };
 }
 
-/* A thread in a call of function 1, in that of the system call 39; it left the operator 2 a while ago. */
+/* A thread in a call of function 1, and in system call 39 within it; it left operator 2 a while ago. */
 static void make(struct in_flight **ret_f)
 {
 	struct rec_hdr spans[] = {
@@ -37,7 +37,7 @@ TEST(test_replaces)
 		const char *what;
 		uint8_t kind;
 		uint32_t tid, id;
-		int64_t start_us, end_us; /* from the instant at which the thread was looked at */
+		int64_t start_us, end_us; /* relative to the instant at which the thread was looked at */
 		bool replaced;
 	} cases[] = {
 		{ "ended before", REC_SYSCALL, TID, 1, -30, -20, false },
@@ -80,7 +80,7 @@ static bool is_any(const struct rec_hdr *h, void *arg)
 	return true;
 }
 
-/* Requests can be dropped; the spans of threads stay, and are still found. */
+/* Requests can be dropped; the threads' spans stay, and are still found. */
 TEST(test_drop)
 {
 	struct rec_hdr ended = span(REC_SYSCALL, TID, LOOKED - 10 * US, LOOKED - 1, 39);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Symbols read by a process without privileges: this program is the file. */
+/* Symbols read by an unprivileged process: this program is the file. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@ __attribute__((noinline)) int inspected_function(int n)
 	return n + 1;
 }
 
-/* Like steps, and not. */
+/* Names similar to steps, and not. */
 #define LIKE(name)                                      \
 	void name(void);                                \
 	__attribute__((noinline)) void name(void)       \
@@ -48,7 +48,7 @@ static int give_up(void *arg)
 	return -ECANCELED;
 }
 
-/* valgrind's own calls are not among those that the reader may make. */
+/* valgrind's own system calls are not allowed for the reader. */
 static bool on_valgrind(void)
 {
 	const char *preloaded = getenv("LD_PRELOAD");
@@ -93,7 +93,7 @@ TEST(test_sites)
 	assert_int_equal(inspector_check(ins, fd, 1, instead, sizeof(instead)), -ENOENT);
 	assert_non_null(strstr(instead, "inspected_function"));
 
-	/* what may be its step: in C, whole words, the most alike first, and what the preset does not name itself */
+	/* candidates for its step: in C, whole words, the most similar first, and not named by the preset itself */
 	assert_int_equal(inspector_steps(ins, fd, 0, instead, sizeof(instead)), 0);
 	assert_string_equal(instead, "inspected_run, inspected_long_step");
 
@@ -101,7 +101,7 @@ TEST(test_sites)
 	assert_true(loaded.machine && loaded.n_code >= 1 && loaded.code[0].size > 0);
 	assert_true(!loaded.functions[INSPECT_DLOPEN]);
 
-	/* what is no ELF file, and one that cannot be read */
+	/* not an ELF file, and an unreadable one */
 	null = memfd_create("empty", MFD_CLOEXEC);
 	assert_int_equal(inspector_sites(ins, null, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), -ENOEXEC);
 	close(null);
@@ -109,7 +109,7 @@ TEST(test_sites)
 	assert_int_equal(inspector_sites(ins, null, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), -ENOEXEC);
 	close(null);
 
-	/* the caller may end the wait; the next request is answered nevertheless */
+	/* the caller may end the wait; the next request is still answered */
 	inspector_set_wait(ins, give_up, &waits);
 	err = inspector_sites(ins, fd, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &(struct seen_sites){});
 	assert_true(waits ? err == -ECANCELED : !err);
@@ -146,7 +146,7 @@ static int send_one(int fd, enum inspect_kind kind, uint64_t number, int flags)
 	return send(fd, &a, offsetof(struct inspect_answer, text), MSG_NOSIGNAL | flags) < 0 ? -errno : 0;
 }
 
-/* From a worker that has sent n messages, and ended with the last one if `ended`. */
+/* The descriptors of a worker that has sent n messages, and ended with the last one if `ended`. */
 static int fds[2];
 
 static void send_many(size_t n, bool ended)
@@ -175,7 +175,7 @@ TEST_WITH(test_late, NULL, close_pair)
 	assert_int_equal(t.last, 4);
 }
 
-/* A part of it is not enough. */
+/* A part of the answer is not enough. */
 TEST_WITH(test_late_part, NULL, close_pair)
 {
 	struct taken t = {};
@@ -184,11 +184,11 @@ TEST_WITH(test_late_part, NULL, close_pair)
 	send_many(1, false);
 	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
 	assert_int_equal(t.n, 1);
-	/* what it sends then goes nowhere */
+	/* what it sends then is lost */
 	assert_int_equal(send_one(fds[1], ANSWER_END, 1, 0), -EPIPE);
 }
 
-/* One that sends for ever, and as fast as it is read, is cut off: here another message for each that is taken. */
+/* A worker that keeps sending, as fast as it is read, is cut off: here one more message for each one taken. */
 static int take_endless(struct inspect_answer *a, size_t size, void *arg)
 {
 	send_one(fds[1], ANSWER_SITE, ++*(size_t *)arg, MSG_DONTWAIT);
@@ -207,7 +207,7 @@ TEST_WITH(test_endless, NULL, close_pair)
 	assert_int_equal(taken, sent);
 }
 
-/* It has ended without the last message. */
+/* It ended without the last message. */
 TEST_WITH(test_ended, NULL, close_pair)
 {
 	struct taken t = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The loop of a run, without a kernel: what ends it, and what it returns then. */
+/* The loop of a run, without a kernel: what ends it, and what it then returns. */
 #include "sinks.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ static unsigned int rounds, last_round;
 static int round_err;                     /* of the last one */
 static int signalled;                     /* raised in the first */
 static int missing;                       /* what the kernel lacks, as an errno */
-static bool controlled, controlled_first; /* has a control socket, and had it when the programs were loaded */
+static bool controlled, controlled_first; /* has a control socket, and already had it when the programs were loaded */
 
 FAKE_VALUE(int, -EPERM, calibration_start, bool uprobe_multi, struct calibration **ret_calibration)
 
@@ -97,7 +97,7 @@ static int fresh(void **state)
 	return 0;
 }
 
-/* What it returns once it has begun; the window is closed and the sink, whatever ended it. */
+/* What it returns once begun; window and sink are closed, whatever ended it. */
 static void run_to(int code)
 {
 	assert_int_equal(record_run(&opt), code);

@@ -99,7 +99,7 @@ TEST(test_concurrency)
 	}
 }
 
-/* Of two the larger; one that is only open when none is mapped; also when it was removed. */
+/* The larger of two; one that is only open if none is mapped; also after it was removed. */
 TEST(test_files)
 {
 	char dir[] = "/tmp/test_model.XXXXXX", path[128], name[MODEL_NAME_MAX];

@@ -81,7 +81,7 @@ TEST(test_syscall_class)
 			assert_int_equal(syscall_class(*call), classes[i].class);
 	}
 	assert_int_equal(syscall_class(SYS_read), SYS_FD); /* 0 on x86 */
-	/* the file behind the first argument can decide only if that is a descriptor */
+	/* the first argument's file can matter only if that is a descriptor */
 	for (unsigned int nr = 0; nr < SYSCALL_MAX; nr++) {
 		if (syscall_class(nr) == SYS_FD)
 			assert_true(syscall_has_fd(nr));

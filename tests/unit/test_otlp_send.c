@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which URLs are those of collectors, and the request that one gets. What is in it is in tests/integration/fleet.sh. */
+/* Which URLs are valid for collectors, and the request that one gets. Its content is tested in tests/integration/fleet.sh. */
 #include "export/otlp.h"
 
 #include <arpa/inet.h>
@@ -47,7 +47,7 @@ TEST(test_urls)
 	}
 }
 
-/* A proxy that the environment names gets nothing, and a redirection is not followed. */
+/* A proxy named by the environment gets nothing, and a redirection is not followed. */
 TEST(test_request)
 {
 	static const char answer[] = "HTTP/1.1 307 Elsewhere\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";

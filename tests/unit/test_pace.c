@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* When the threads of a recording yield to others, and what makes them run normally again. */
+/* When a recording's threads yield to others, and what makes them run normally again. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ static int pipe_fds[2];
 static struct pollfd fds[2];
 static struct pace *pace;
 
-/* A thread that yields may not run before it is late, and yields no longer then: another one has to see that it did. */
+/* A yielding thread may not run before it is late, and then yields no longer: another thread has to notice. */
 static struct {
 	pthread_t thread;
 	pid_t watched;
@@ -67,7 +67,7 @@ static bool becomes(int class)
 	return class_now() == class;
 }
 
-/* A turn of the loop in which nothing happened. */
+/* A turn of the loop without events. */
 static void rest(bool calm)
 {
 	assert_int_equal(pace_poll(pace, fds, 2, 1, calm, UINT64_MAX), 0);
@@ -148,14 +148,14 @@ TEST_WITH(test_input, begin, end)
 		assert_true(yields());
 		assert_int_equal(write(pipe_fds[1], &c, 1), 1);
 		assert_true(becomes(SCHED_OTHER));
-		/* it is still there: the loop itself finds it, too */
+		/* the event is still there: the loop itself finds it, too */
 		assert_int_equal(pace_poll(pace, fds, 2, 1000, true, UINT64_MAX), 1);
 		assert_int_equal(class_now(), SCHED_OTHER);
 		assert_int_equal(read(pipe_fds[0], &c, 1), 1);
 	}
 }
 
-/* The loop does not come back, because others have the CPU. */
+/* The loop does not return, because others have the CPU. */
 TEST_WITH(test_late, begin, end)
 {
 	need_pace();
@@ -170,7 +170,7 @@ TEST_WITH(test_due, begin, end)
 	assert_int_equal(class_now(), SCHED_OTHER);
 }
 
-/* Ended by the loop itself, so that its watching thread saw nothing of it: it yields the next time as well. */
+/* Ended by the loop itself, unnoticed by the watching thread: it yields the next time as well. */
 TEST_WITH(test_again, begin, end)
 {
 	need_pace();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the Perfetto sink says of GPUs, and of what ran on them. */
+/* What the Perfetto sink writes about GPUs and their work. */
 #include "gpu_info.h"
 #include "pftrace.h"
 #include "schema/perfetto_fields.h"
@@ -15,7 +15,7 @@ static void emit_kernel(struct out *o, uint32_t tgid, uint32_t device, uint32_t 
 	EMIT(o, &r);
 }
 
-/* The bytes of the first field of that number within; NULL bytes: there is none. */
+/* Returns the bytes of the first field with this number; NULL bytes: there is none. */
 static struct bytes find_bytes(struct bytes in, uint32_t field)
 {
 	struct bytes found;
@@ -27,7 +27,7 @@ static struct bytes find_bytes(struct bytes in, uint32_t field)
 	return number ? found : (struct bytes){ NULL, NULL };
 }
 
-/* The first packet with that field, of the file as it is, and what is in it. */
+/* Returns the first packet with this field in the file so far, and the field's content. */
 static struct bytes find_packet(struct out *o, uint32_t field, size_t *ret_size)
 {
 	struct bytes file, packet, found = { NULL, NULL };
@@ -55,7 +55,7 @@ static void assert_bytes(struct bytes in, uint32_t field, const char *expected)
 #define GPU_STAGE 53 /* TracePacket.gpu_render_stage_event */
 #define GPU_INFO 128 /* TracePacket.gpu_info */
 
-/* The contexts of all events, in the order of the file; returns how many there are. */
+/* Reads the contexts of all events, in file order; returns how many there are. */
 static size_t read_contexts(struct out *o, uint64_t *ret, size_t max)
 {
 	struct bytes file, packet, event, in;
@@ -80,7 +80,8 @@ static size_t read_contexts(struct out *o, uint64_t *ret, size_t max)
 	return n;
 }
 
-/* CUDA's context 1 of two processes, in the files of two recordings: four contexts of 32 bits. One of a process is the same on all streams. */
+/* CUDA's context 1 in two processes, in the files of two recordings: four 32-bit contexts. A process's context is the same
+ * on all streams. */
 TEST_WITH(test_contexts, set_up_info, tear_down)
 {
 	uint64_t got[2][4];
@@ -119,7 +120,7 @@ TEST_WITH(test_identity, set_up_info, tear_down)
 	gpus = find_packet(&o, GPU_INFO, &size);
 	assert_non_null(gpus.p);
 	assert_int_equal(field_next(&gpus, &v, &gpu), 1);
-	assert_true(gpu.p == gpu.end); /* nothing is known of the device 0 */
+	assert_true(gpu.p == gpu.end); /* device 0 is unknown */
 	assert_int_equal(field_next(&gpus, &v, &gpu), 1);
 	assert_bytes(gpu, 1, "NVIDIA H200");
 	assert_bytes(gpu, 3, "NVIDIA H200");
@@ -131,7 +132,7 @@ TEST_WITH(test_identity, set_up_info, tear_down)
 	close(o.fd);
 }
 
-/* As many devices as there can be, with names that are as long as they can be: those for which there is room. */
+/* As many devices as possible, with the longest names: as many as there is room for. */
 TEST_WITH(test_many_devices, set_up_info, tear_down)
 {
 	size_t size = 0, told = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Perfetto trace: the process `requests`, of steps with rows. */
+/* The Perfetto trace: the process `requests`, from steps with rows. */
 #include "pftrace.h"
 #include "request_steps.h"
 
@@ -14,7 +14,7 @@ static const char *track_name(const struct reader *r, uint64_t uuid)
 	return "";
 }
 
-/* The events of a track or counter as text, sorted by time: "1000 +request 1", "5000 -", "5000 =3". */
+/* Writes the events of a track or counter as text, sorted by time: "1000 +request 1", "5000 -", "5000 =3". */
 static void put_track(const struct reader *r, const char *name, char *text, size_t size)
 {
 	size_t len = 0;
@@ -120,7 +120,7 @@ TEST_WITH(test_arrows, setup, teardown)
 	reader_free(r);
 }
 
-/* Slices of a track nest or follow each other, also where those of a file end in the next one. */
+/* Slices of a track nest or follow each other, also where those of one file end in the next. */
 TEST_WITH(test_rotated, setup, teardown)
 {
 	struct reader *r;
@@ -144,8 +144,7 @@ TEST_WITH(test_rotated, setup, teardown)
 	reader_free(r);
 }
 
-/* Sequences and contexts of any value: no event without a track, slices have ends, and numbers of names are
- * bounded by what is in the program. */
+/* Any sequences and contexts: no event without a track, slices have ends, and the number of names is bounded by the program. */
 TEST_WITH(test_hostile, setup, teardown)
 {
 	static int64_t depth[2 * REQUEST_ROWS];

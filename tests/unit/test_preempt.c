@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The place of the preemption count, against what libbpf reads in the same types. */
+/* The offset of the preemption count, against libbpf's reading of the same types. */
 #include <bpf/btf.h>
 
 #include "capture/preempt.h"

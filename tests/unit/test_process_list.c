@@ -29,7 +29,7 @@ static void add(struct process_list *l, struct tasks *tasks, uint32_t tgid, uint
 	((struct process *)l->list)[l->n++] = (struct process){ tgid, tgid + 1 };
 }
 
-/* The first ones live, the others are not known to anybody. */
+/* The first ones live, the others are unknown. */
 TEST(test_ended)
 {
 	struct process_list l = { .size = sizeof(struct process) };
@@ -47,13 +47,13 @@ TEST(test_ended)
 	assert_int_equal(l.n + dropped, MANY);
 	list = l.list;
 	for (uint32_t i = 0; i < ALIVE; i++)
-		assert_int_equal(list[i].tgid, TGID + i); /* in their order */
+		assert_int_equal(list[i].tgid, TGID + i); /* in order */
 	assert_int_equal(list[l.n - 1].tgid, TGID + MANY - 1);
 	free(l.list);
 	tasks_free(tasks);
 }
 
-/* It has ended some time after its exit, since records may still arrive. */
+/* It counts as ended some time after its exit, since records may still arrive. */
 TEST(test_exit)
 {
 	struct tasks *tasks;
@@ -72,7 +72,7 @@ TEST(test_exit)
 	tasks_free(tasks);
 }
 
-/* Nobody knows who has ended. */
+/* Nothing tells who has ended. */
 TEST(test_no_tasks)
 {
 	struct process_list l = { .size = sizeof(struct process) };

@@ -64,7 +64,7 @@ static void write_member(FILE *out, const char *key, const char *value)
 	expand(out, value, strlen(value), NULL);
 }
 
-/* The file of a case: its line is `good` with what the case sets. */
+/* Writes the file of a case: its line is `good` with the case's changes. */
 static void case_file(json_object *test, json_object *good, struct text *file)
 {
 	const char *text = member_text(test, "text") ?: "<good>\n";
@@ -100,7 +100,7 @@ static void problem_add(void *ctx, const char *text)
 	json_object_array_add(ctx, json_object_new_string(text));
 }
 
-/* The problems of a file, as `inftrace validate` finds them. */
+/* Returns the problems of a file, as `inftrace validate` finds them. */
 static json_object *file_problems(const struct text *file, const char *require)
 {
 	json_object *said = json_object_new_array();
@@ -135,7 +135,7 @@ static bool is_said(json_object *wanted, json_object *said)
 	return text_has_suffix(want, "...") ? !strncmp(want, got, len - 3) : !strcmp(want, got);
 }
 
-/* Whether the case came out as the table says. */
+/* Whether the case came out as in the table. */
 static bool case_holds(json_object *test, json_object *good)
 {
 	json_object *says = json_object_object_get(test, "says"), *said;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The protobuf encoder: bytes as the encoding's specification has them. */
+/* The protobuf encoder: bytes as in the encoding's specification. */
 #include "schema/proto.h"
 #include "unit.h"
 
@@ -67,7 +67,7 @@ TEST(test_text)
 	same(buf, proto_text(buf, 2, "testing", 7), "\x12\x87\x00testing");
 	same(buf, proto_text(buf, 2, "", 0), "\x12\x80\x00");
 	same(buf, proto_text(buf, 2, "\xc3\xa9\n\"", 4), "\x12\x84\x00\xc3\xa9\n\"");
-	/* what is no UTF-8, and a character that is cut off at the end */
+	/* text that is not UTF-8, and a character cut off at the end */
 	same(buf,
 		proto_text(buf, 2,
 			"a\xff"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where interpreters begin to run Python functions, and where they leave them: of those that are installed, with and
- * without their symbol tables, and of damaged ones. What the places are worth is in tests/integration/py-steps.sh.
+ * Where interpreters begin and end running Python functions: in the installed ones, with and without symbol tables, and in
+ * damaged ones. How good the places are is tested in tests/integration/py-steps.sh.
  */
 #include <fcntl.h>
 #include <glob.h>
@@ -12,7 +12,7 @@
 #define DAMAGED 6 /* copies of each */
 
 static char copy[] = "/tmp/test_python_site.XXXXXX";
-static glob_t files; /* with an interpreter of a version whose places can be found */
+static glob_t files; /* with an interpreter of a supported version */
 
 static int find(const char *path, struct python_sites *ret_sites)
 {
@@ -45,7 +45,7 @@ static void assert_places(const struct python_sites *s)
 	assert_true(s->minor >= 8 && s->minor <= 12);
 }
 
-/* A copy of a file, in which each byte of a part is changed by chance. */
+/* Copies a file with random byte changes in one part. */
 static void damage(const char *path, unsigned int seed, size_t at, size_t len, unsigned int one_of)
 {
 	FILE *from = fopen(path, "r"), *to = fopen(copy, "w");
@@ -103,7 +103,7 @@ TEST(test_damaged)
 	if (!path)
 		skip();
 	for (unsigned int seed = 0; seed < DAMAGED; seed++) {
-		/* code, symbols and notes; the header would not let anything be read */
+		/* code, symbols and notes; with a damaged header nothing would be read */
 		damage(path, seed, 64u << seed, SIZE_MAX, 400);
 		if (!find(copy, &s))
 			assert_places(&s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace report: what steps and operators cost the CPU, and when they are called memory- or compute-bound. */
+/* inftrace report: CPU costs of steps and operators, and when they are called memory- or compute-bound. */
 #include "report.h"
 
 #include "report/costs.h"
@@ -32,7 +32,7 @@ TEST(test_rule)
 	assert_string_equal(bound_of(12799, 6400, 99, true), "");
 	assert_string_equal(bound_of(12800, 6400, 100, true), "");
 	assert_string_equal(bound_of(100, 6400, 0, true), "");
-	/* nothing is said of what was not counted */
+	/* nothing is said about what was not counted */
 	assert_string_equal(bound_of(6399, 6400, 100, false), "");
 	assert_string_equal(bound_of(12800, 6400, 0, false), "");
 	assert_string_equal(bound_of(1, 0, 1, true), "");
@@ -54,7 +54,7 @@ TEST(test_phases)
 		"\"bound\":\"memory-bound\"");
 }
 
-/* Where some steps, or the machine, have no count of misses, the sum of the others is none of the whole. */
+/* Where some steps, or the machine, have no count of misses, the sum of the others is not the total. */
 TEST(test_no_misses)
 {
 	static const char profile[] = STEP(0, "decode", COUNTS(4000000, 10000000, 300000))
@@ -81,7 +81,7 @@ TEST(test_operators)
 		"\"counted\":3,\"instructions\":5000,\"cycles\":10000,\"llc_misses\":400,\"ipc\":0.5");
 }
 
-/* A file may claim anything: sums stay at their limit, and what is no number counts as none. */
+/* A file may claim anything: sums stop at their limit, and a non-number counts as none. */
 TEST(test_hostile)
 {
 	static const char profile[] = STEP(0, "a", COUNTS(18446744073709551615, 18446744073709551615, 1)) STEP(1, "a", COUNTS(18446744073709551615, 5, 5))

@@ -30,7 +30,7 @@ TEST(test_phases)
 	REPORT_SAYS(profile, ARGV("-", "--json"), "launch-bound");
 }
 
-/* What a GPU has still to do after steps is its work, too. */
+/* Work left on the GPU after a step counts as the step's, too. */
 TEST(test_after)
 {
 	static const char profile[] =
@@ -43,7 +43,7 @@ TEST(test_after)
 
 #define OTHER(device, kernels, parts) ",\"gpu_device" #device "_kernels\":" #kernels ",\"gpu_device" #device "_copies\":0" parts
 
-/* Several devices; one that a step does not name had nothing to do in it. */
+/* Several devices; one that a step does not name was idle in it. */
 TEST(test_devices)
 {
 	static const char profile[] =
@@ -96,7 +96,7 @@ TEST(test_lost)
 	REPORT_SAYS(LINE(0, "decode", ",\"gpu_lost\":true"), ARGV("-"), "\nWhat the GPU did in decode\n  of 1 of 1 steps");
 }
 
-/* Numbers in keys, as they are written: what does not look so is another key. */
+/* Numbers in keys: written differently, it is another key. */
 TEST(test_keys)
 {
 	static const char *const others[] = { "gpu_gap_us", "gpu_gap1", "gpu_gap01_us", "gpu_gap+1_us", "gpu_gap 1_us", "gpu_gapx_us", "gpu_ga", "",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How many requests are active and wait, against a count of all of them at each time. */
+/* How many requests are active and waiting, against a count of all of them at each time. */
 #include "requests/request_counts.h"
 #include "unit.h"
 
@@ -18,7 +18,7 @@ struct told {
 	uint64_t active, waiting;
 };
 
-/* What was told, as it holds at each time. */
+/* Takes all reports, as they apply at each time. */
 static void take_all(struct request_counts *c, struct told *told, uint64_t *until, struct told *now)
 {
 	struct request_change change;
@@ -32,7 +32,7 @@ static void take_all(struct request_counts *c, struct told *told, uint64_t *unti
 	}
 }
 
-/* Steps of three ticks: two in which it runs, one between. */
+/* Steps of three ticks: two running, one between. */
 TEST(test_random)
 {
 	for (int round = 0; round < 50; round++) {
@@ -111,7 +111,7 @@ TEST(test_quiet)
 	free(c);
 }
 
-/* More changes than there is room for: those that are reported are in order, and in the end nothing is left. */
+/* More changes than there is room for: reported ones are in order, and nothing is left in the end. */
 TEST(test_many)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));
@@ -133,7 +133,7 @@ TEST(test_many)
 	free(c);
 }
 
-/* Steps that overlap, also such as end before they begin, are no reason to go back in time. */
+/* Overlapping steps, even those that end before they begin, never make time go back. */
 TEST(test_overlaps)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));

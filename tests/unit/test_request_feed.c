@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The requests of a recording: found once, and the same for all of its sinks. */
+/* The requests of a recording: determined once, and the same for all of its sinks. */
 #include "fake_sink.h"
 #include "profile_lines.h"
 #include "request_steps.h"
@@ -10,10 +10,10 @@
 #include "util/clock.h"
 
 #define SECOND UINT64_C(1000000000)
-#define WAIT (10 * SECOND)              /* so long after its end a request may still be joined with another one */
-#define BEFORE (UINT64_C(30) * 1000000) /* the last step ends so long before that */
+#define WAIT (10 * SECOND)              /* how long after its end a request may still be joined */
+#define BEFORE (UINT64_C(30) * 1000000) /* how long before that the last step ends */
 
-/* A sink that holds the others up: a request that had to wait in front of it need not behind it. */
+/* A sink that holds up the others: a request that waited before it need not wait after it. */
 struct slow {
 	struct fake_sink fake;
 	uint64_t until;
@@ -42,7 +42,7 @@ static void emit_socket(struct sink *s, uint32_t fd)
 	sink_record(s, &r.h, sizeof(r));
 }
 
-/* A second request that could be the one in the steps comes just when the first need not wait for one any more. */
+/* A second request that could be the one in the steps comes just when the first stops waiting for others. */
 TEST_WITH(test_same, setup, teardown)
 {
 	static const struct rows_step steps[] = {
@@ -115,7 +115,7 @@ static void reader_socket(const struct rec_request *r, bool alone, enum join_res
 	((struct reader *)arg)->sockets++;
 }
 
-/* Each gets its own back, or nothing where it wants nothing, or is gone; nothing leaks where it ends without the totals. */
+/* Each reader gets its own back, or nothing if it wants nothing or is gone; nothing leaks when it ends without the totals. */
 TEST_WITH(test_readers, setup, teardown)
 {
 	static const struct request_reader_ops all = { .done = reader_done, .sequence = reader_sequence, .socket = reader_socket };
@@ -157,7 +157,7 @@ TEST_WITH(test_readers, setup, teardown)
 		assert_int_equal(fake.settled, 2);
 		assert_int_equal(fake.closed, 1);
 	}
-	/* those without one have nothing to do */
+	/* without a feed there is nothing to do */
 	request_feed_add(NULL, &all, NULL);
 	request_feed_remove(NULL, NULL);
 	assert_false(request_feed_joins(NULL));

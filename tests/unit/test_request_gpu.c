@@ -14,7 +14,8 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* A tenth of the step copies, three tenths wait, and the rest is busy; of the time before it a quarter. s: of a list of steps. */
+/* A tenth of the step copies, three tenths wait, the rest is busy; a quarter of that for the time before it. s: in a list of
+ * steps. */
 static void emit_gpu(struct out *o, const struct rows_step *s, uint8_t flags)
 {
 	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = s->number };
@@ -70,7 +71,7 @@ enum order {
 	ORDERS,
 };
 
-/* The prompt of the second request has 7 of 8 and 4 of 5 rows of two steps in which the first one decodes. */
+/* The second request's prompt has 7 of 8 and 4 of 5 rows of two steps in which the first request decodes. */
 TEST_WITH(test_shares, set_up, tear_down)
 {
 	struct out o;
@@ -85,7 +86,7 @@ TEST_WITH(test_shares, set_up, tear_down)
 				emit_gpu(&o, &together[i], 0);
 			settle(&o, 5);
 		}
-		if (order == AT_END) { /* no line is written before */
+		if (order == AT_END) { /* no line is written earlier */
 			profile_read(&o);
 			assert_int_equal(count(&o), 0);
 		}
@@ -107,7 +108,7 @@ TEST_WITH(test_shares, set_up, tear_down)
 	}
 }
 
-/* Requests that take turns: of the steps of others, and of the time between steps, each has what the GPU did in them. */
+/* Requests in turns: each has what the GPU did in the steps of others and between steps. */
 TEST_WITH(test_turns, set_up, tear_down)
 {
 	struct out o;
@@ -131,7 +132,7 @@ TEST_WITH(test_turns, set_up, tear_down)
 	profile_done(&o);
 }
 
-/* Where the GPU of one step is not known, the span it belongs to has none; a line that waits for nothing is not held. */
+/* Where the GPU of one step is unknown, the span that it belongs to has none; a line that waits for nothing is not held. */
 TEST_WITH(test_unknown, set_up, tear_down)
 {
 	struct out o;
@@ -140,7 +141,7 @@ TEST_WITH(test_unknown, set_up, tear_down)
 	for (size_t i = 0; i < ARRAY_SIZE(together); i++) {
 		emit_rows(o.s, &together[i]);
 		settle(&o, 5);
-		if (i != 3) /* that never comes */
+		if (i != 3) /* this one never comes */
 			emit_gpu(&o, &together[i], i == 1 ? 0x04 : 0);
 	}
 	profile_close(&o);
@@ -168,7 +169,7 @@ TEST_WITH(test_unknown, set_up, tear_down)
 	profile_done(&o);
 }
 
-/* Of more steps than are kept, the oldest are given up, and nothing waits for them. */
+/* Of more steps than are kept, the oldest are dropped, and nothing waits for them. */
 TEST(test_bound)
 {
 	struct step_request first = { .serial = 1, .by_parts = true }, second = { .serial = 2, .by_parts = true };
@@ -207,7 +208,7 @@ TEST(test_bound)
 	request_gpu_free(g);
 }
 
-/* Where nobody says the concurrency, it is the most sequences that a step had so far. */
+/* Where the concurrency is not given, it is the highest number of sequences in a step so far. */
 TEST_WITH(test_concurrency, set_up, tear_down)
 {
 	static const struct profile_meta metas[] = { { .model = "m", .runtime_flags = "{}" },

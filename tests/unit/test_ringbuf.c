@@ -8,8 +8,7 @@
 
 #define LONGEST 64
 
-/* What the programs do, see kernel/bpf/ringbuf.c; the kernel maps the data twice, and so can this.
- */
+/* What the programs do, see kernel/bpf/ringbuf.c; the kernel maps the data twice, and so does this. */
 struct ring {
 	struct ringbuf *r;
 	size_t page, bytes;
@@ -17,7 +16,7 @@ struct ring {
 	char *mapped; /* the two pages with positions, then the data */
 	unsigned long made;
 	uint64_t seed;
-	uint32_t made_n, seen_n; /* samples, and those that were handed over */
+	uint32_t made_n, seen_n; /* samples made, and those handed over */
 };
 
 static struct ring g;
@@ -57,7 +56,7 @@ static void put(unsigned long pos, const void *data, size_t n)
 		g.mapped[2 * g.page + (pos + i) % g.bytes] = ((const char *)data)[i];
 }
 
-/* Sample number n has its number in each of its words. */
+/* Sample n has n in each of its words. */
 static unsigned long make_sample(uint32_t size, uint32_t flags, uint32_t n)
 {
 	uint32_t head[2] = { size | flags, 0 };
@@ -94,7 +93,7 @@ static void on_sample(const void *data, size_t size, void *arg)
 	g.seen_n++;
 }
 
-/* Of every size, at every place, round and round; also those that go round the end. */
+/* All sizes at all places, round and round, also across the end. */
 TEST_WITH(test_all, ring_new, ring_free)
 {
 	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL));
@@ -145,7 +144,7 @@ TEST_WITH(test_left_out, ring_new, ring_free)
 	make_sample(8, 0, g.made_n++);
 	at = make_sample(8, BPF_RINGBUF_BUSY_BIT, g.made_n++);
 	make_sample(8, 0, g.made_n++);
-	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL)); /* waits for the one that is being written */
+	assert_false(ringbuf_consume(g.r, 10, on_sample, NULL)); /* waits for the sample that is being written */
 	assert_int_equal(g.seen_n, 1);
 	assert_int_equal(*consumer(), at);
 	put(at, &done, sizeof(done));

@@ -39,7 +39,7 @@ TEST(test_names)
 	seen_free(s);
 }
 
-/* Full, it forgets those without probes; and one inode under many names is found as fast. */
+/* When full, it forgets files without probes; and one inode with many names is found as fast. */
 TEST(test_many)
 {
 	struct seen *s = seen_new();
@@ -80,7 +80,7 @@ static bool note_given(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 	return !g->refuses;
 }
 
-/* What is not used is forgotten, unless it was named by its path, or cannot be given back. */
+/* Unused files are forgotten, unless they were named by path or cannot be given back. */
 TEST(test_unused)
 {
 	struct seen *s = seen_new();

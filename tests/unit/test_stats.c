@@ -33,7 +33,7 @@ TEST(test_percentiles)
 	assert_int_equal(p.max, 0);
 }
 
-/* The sum of what hostile files say does not wrap. */
+/* Sums of values in hostile files do not wrap. */
 TEST(test_percentiles_limit)
 {
 	int64_t v[] = { INT64_MAX, INT64_MAX, 1 };
@@ -67,7 +67,7 @@ TEST(test_median)
 	assert_true(median_of(v, 0) == 0);
 }
 
-/* Far outliers do not move it; the scale is that of a standard deviation. */
+/* Outliers do not move it; its scale is that of a standard deviation. */
 TEST(test_mad)
 {
 	double v[] = { 8, 9, 10, 10, 11, 12, 1e9 };

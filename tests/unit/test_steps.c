@@ -10,7 +10,7 @@ static uint64_t draw(void)
 	return next_random(&random_state);
 }
 
-/* Of all sizes, most of them small. */
+/* Of all sizes, mostly small. */
 static uint64_t number(unsigned int bits)
 {
 	return draw() >> (64 - bits) >> draw() % bits;
@@ -25,7 +25,7 @@ static struct step random_step(void)
 	for (size_t i = 0; i < (n); i++) \
 	DRAW(name, member[i])
 	STEP_FIELDS(DRAW, DRAW, DRAW, DRAW_ALL)
-	/* some are the same in all steps, or narrow */
+	/* some are constant in all steps, or narrow */
 	s.tid = 4711;
 	s.cpus_allowed = 2;
 	s.gap = (int64_t)number(20) - 1;
@@ -68,7 +68,7 @@ TEST(test_round_trip)
 	steps_free(&steps);
 }
 
-/* A value of any size may come at any time, even in a column that had only one value. */
+/* A value of any size may come at any time, even in a column that was constant. */
 TEST(test_widths)
 {
 	static const int64_t values[] = { 5, 5, -1, 127, 128, -32768, 32768, INT32_MIN, 1LL << 31,
@@ -91,7 +91,7 @@ TEST(test_widths)
 	steps_free(&steps);
 }
 
-/* What is the same in all steps takes no memory. */
+/* A column that is constant takes no memory. */
 TEST(test_same)
 {
 	const struct step s = { .tid = 7, .own = { 1, 2, 3 }, .rows = { 4 }, .unfinished = true };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Profiles that grow, and the metrics made of their lines. */
+/* Growing profiles, and the metrics made from their lines. */
 #include "export/metrics.h"
 #include "export/tail.h"
 #include "unit.h"
@@ -86,7 +86,7 @@ TEST_WITH(test_pieces, begin, end)
 	assert_int_equal(tail_counts(t)->unread, 8);
 }
 
-/* A limit for one call, so that clients are answered meanwhile. */
+/* Each call reads a limited amount, so that clients are answered meanwhile. */
 TEST_WITH(test_limit, begin, end)
 {
 	for (int i = 0; i < 10000; i++)
@@ -118,7 +118,7 @@ TEST_WITH(test_long_line, begin, end)
 	free(text);
 }
 
-/* A file that is long since somebody has set its size, and a line without end: neither is read at once, or for ever. */
+/* A file that is large because its size was set, and a line without end: neither is read at once, or for ever. */
 TEST_WITH(test_endless, begin, end)
 {
 	char *text = xmalloc(2 * TAIL_LINE_MAX);
@@ -137,7 +137,7 @@ TEST_WITH(test_endless, begin, end)
 	free(text);
 }
 
-/* One that grows as fast as it is read does not keep the next one from being read. */
+/* A profile that grows as fast as it is read does not block the next one. */
 TEST_WITH(test_fair, begin, end)
 {
 	char other[] = "/tmp/test_tail_other.XXXXXX", *two[] = { path, other };
@@ -166,7 +166,7 @@ TEST_WITH(test_shorter, begin, end)
 	assert_int_equal(tail_counts(t)->lines, 3);
 }
 
-/* Bounds belong to the bucket below, and steps without a state have 0 of it. */
+/* A value at a bound belongs to the bucket below, and steps without a state count as 0. */
 TEST_WITH(test_buckets, begin, end)
 {
 	append(STEP, strlen(STEP));

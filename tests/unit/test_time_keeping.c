@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Time keeping (bpf/states.bpf.h), run in user space with interrupts and preemptions at every moment at which they can come: all of a
- * thread's time is accounted, none of it twice, and to the state in which it was spent.
+ * Time keeping (bpf/states.bpf.h), run in user space with interrupts and preemptions at every possible moment: all of a
+ * thread's time is accounted once, to the state in which it was spent.
  */
 #include "bpf/programs.h"
 #include "probe.h"
 #include "unit.h"
 
-/* What the programs read, instead of what the loader sets. */
+/* The configuration that the programs read, instead of the loader's. */
 const volatile struct inf_config cfg = { .track_irq = true, .track_syscalls = true };
 
-/* So far apart that a clock value more or less, which each look at the clock takes, cannot be mistaken for one of them. */
+/* So far apart that the few clock ticks that each reading takes cannot be mistaken for one of them. */
 #define SPENT_NS 100000000u
 #define OFF_NS 1000000u
 #define IRQ_NS 10000u
@@ -23,10 +23,10 @@ enum event {
 
 static u64 now, moments;
 static u64 truth[ST_MAX + 1]; /* [ST_MAX]: blocked, in whatever state */
-static u32 depth, most;       /* of interrupts within each other */
+static u32 depth, most;       /* of nested interrupts */
 static bool quiet;            /* nothing can come in between */
 
-/* At these moments these events. */
+/* The events to inject, and their moments. */
 static struct {
 	u64 at;
 	enum event event;
@@ -80,7 +80,7 @@ u64 bpf_ktime_get_ns(void)
 	return ++now;
 }
 
-/* What a thread does: ( ) a system call, [ ] a fault, B G c a role, s sleeps; and spends some time after each. */
+/* Runs a thread: ( ) a system call, [ ] a fault, B G c a role, s sleeps; it spends some time after each. */
 static void run(const char *script)
 {
 	bool call = false, fault = false;
@@ -140,7 +140,7 @@ static void check_sum(const char *script, u64 start)
 		fail_msg("%s: %llu ns of %llu are accounted", script, (unsigned long long)sum, (unsigned long long)(end - start));
 }
 
-/* To the state in which it was spent, but for the time that the programs take, in which the clock goes on. */
+/* Each time counts for its state, except for the programs' own time, during which the clock goes on. */
 static void check_states(const char *script)
 {
 	u64 got[ST_MAX + 1] = { 0 };
@@ -177,7 +177,7 @@ TEST(test_pairs)
 		run_planned(scripts[k]);
 		n = moments + 8; /* a second try has some more */
 		assert_true(n > 10);
-		if (strchr(scripts[k], 'G')) /* what comes in a wait for the GPU is that wait */
+		if (strchr(scripts[k], 'G')) /* what comes during a wait for the GPU counts as that wait */
 			continue;
 		for (u32 events = 0; events < EVENTS * EVENTS; events++) {
 			plan[0].event = (enum event)(events / EVENTS);
@@ -192,7 +192,7 @@ TEST(test_pairs)
 	}
 }
 
-/* Any number of them, also within each other, in a thread that does anything. */
+/* Any number of events, also nested, in a thread that does anything. */
 TEST(test_chance)
 {
 	static const char *const parts[] = { "()", "(s)", "[]", "([s])", "B", "B(s)", "G", "G()", "c", "c[]" };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Triggers about one request, in a batch with others. */
+/* Triggers on one request, in a batch with others. */
 #include "triggers.h"
 
 #include "record/trigger.h"
@@ -10,7 +10,7 @@ static void start(const char *expr)
 	trigger_start(set, &probes, 0, 0);
 }
 
-/* A step of so many milliseconds with rows of these sequences. Returns the hit that there was by then. */
+/* A step of `ms` milliseconds with rows of these sequences. Returns the hit so far. */
 static const struct trigger_hit *batch(uint64_t start_ms, uint64_t ms, uint64_t context, const struct row_part *parts,
 	uint32_t n)
 {
@@ -46,21 +46,21 @@ static void assert_hit(const struct trigger_hit *hit, const char *reason, uint64
 	assert_int_equal(hit->tgid, PID);
 }
 
-/* One that has no rows in the steps for long is told of while it waits, and once. */
+/* A request without rows for long is reported while it waits, and once. */
 TEST_WITH(test_first, begin_test, end_test)
 {
 	start("request_ttft>100ms");
 	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }));
 	assert_null(BATCH(60, 20, { 0, 30, 1, 1 }, { 1, 0, 8, 0 }));
 	assert_null(BATCH(100, 40, { 0, 31, 1, 1 }));
-	/* steps of another context say nothing of it */
+	/* steps of another context do not count for it */
 	assert_null(batch(150, 100, 0xc1, (const struct row_part[]){ { 7, 0, 3, 1 } }, 1));
 	assert_hit(BATCH(260, 10, { 0, 32, 1, 1 }),
 		"request_ttft>100ms: the request of sequence 1 of pid 5000000 had no token after 210.0 ms, at the end of step 4",
 		270);
 	assert_null(BATCH(300, 20, { 1, 8, 8, 1 }));
 	assert_null(BATCH(330, 20, { 1, 16, 1, 1 }));
-	/* the next one in its slot: at the end of the step that gave its first token */
+	/* the next one in its slot: reported at the end of the step with its first token */
 	assert_hit(BATCH(400, 150, { 1, 0, 8, 1 }),
 		"request_ttft>100ms: the request of sequence 1 of pid 5000000 had its first token after 150.0 ms, in step 7", 550);
 	assert_null(BATCH(560, 500, { 1, 8, 1, 1 }));
@@ -76,7 +76,7 @@ TEST_WITH(test_token, begin_test, end_test)
 	assert_null(BATCH(630, 25, { 0, 32, 1, 1 }));
 	assert_hit(BATCH(660, 20, { 0, 33, 1, 1 }, { 1, 4, 1, 1 }),
 		"request_tpot>100ms: a token of sequence 1 of pid 5000000 took 120.0 ms, up to the end of step 4", 680);
-	/* what is another request's prompt is no token of the one before */
+	/* another request's prompt is no token of the one before */
 	assert_null(BATCH(900, 20, { 0, 0, 3, 1 }));
 }
 
@@ -92,7 +92,7 @@ static const struct trigger_hit *exchange(uint64_t from_ms, uint64_t first_ms, u
 	return trigger_record(set, &r.h);
 }
 
-/* Of two requests one after the other, the second one waited for long: known when both are over. */
+/* Two requests one after the other, the second of which waited long: known when both are over. */
 TEST_WITH(test_queue, begin_test, end_test)
 {
 	const struct trigger_hit *hit = NULL;
@@ -109,7 +109,7 @@ TEST_WITH(test_queue, begin_test, end_test)
 	assert_hit(hit, "queue>100ms: a request was queued for 150.0 ms before it began as sequence 3 of pid 5000000", 1400);
 }
 
-/* A token may have been in a step that was lost. */
+/* A token may have been in a lost step. */
 TEST_WITH(test_lost, begin_test, end_test)
 {
 	start("request_ttft>100ms");
@@ -119,13 +119,13 @@ TEST_WITH(test_lost, begin_test, end_test)
 	assert_null(trigger_settled(set));
 	next_step += 7;
 	assert_null(BATCH(300, 20, { 0, 31, 1, 1 }, { 1, 8, 8, 1 }));
-	/* those that begin afterwards are told of */
+	/* those that begin afterwards are reported */
 	assert_null(BATCH(400, 20, { 2, 0, 8, 1 }));
 	assert_hit(BATCH(430, 200, { 2, 8, 1, 1 }),
 		"request_tpot>100ms: a token of sequence 2 of pid 5000000 took 210.0 ms, up to the end of step 10", 630);
 }
 
-/* More than there is room for: the newest are still told of. */
+/* More than there is room for: the newest are still reported. */
 TEST_WITH(test_many, begin_test, end_test)
 {
 	struct row_part parts[STEP_PARTS_MAX] = { 0 };

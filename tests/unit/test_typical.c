@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a step is compared with: those around it, and those of its size. */
+/* What a step is compared with: its neighbours, and steps of its size. */
 #include "series.h"
 
-/* Steps grow with the context, until the next prompt: each is as slow as those around it. */
+/* Steps grow with the context, until the next prompt: each is as slow as its neighbours. */
 TEST(test_growing)
 {
 	static const int lengths[] = { 1000, 700, 20, 30, 100, 400, 1000 };
@@ -25,7 +25,7 @@ TEST(test_growing)
 	series_free(&s);
 }
 
-/* The CPU runs at varying speed; anything else stands out nevertheless. */
+/* The CPU's speed varies; anything else stands out nevertheless. */
 TEST(test_scatter)
 {
 	struct series s;
@@ -49,7 +49,7 @@ TEST(test_scatter)
 	series_free(&s);
 }
 
-/* A hundred slow steps in a row do not become what is usual. */
+/* A hundred slow steps in a row do not become the norm. */
 TEST(test_long_disturbance)
 {
 	struct series s;
@@ -77,8 +77,7 @@ TEST(test_long_disturbance)
 	series_free(&s);
 }
 
-/* Batches of several sizes take turns; prompts are of any size. Steps are compared with their like.
- */
+/* Batches of several sizes in turns, and prompts of any size: steps are compared with similar ones. */
 TEST(test_sizes)
 {
 	struct series s;
@@ -134,7 +133,7 @@ TEST(test_alone)
 	series_free(&s);
 }
 
-/* A step that was cut is not a slow step, whatever its time. */
+/* A cut step is not a slow step, whatever its time. */
 TEST(test_unfinished)
 {
 	struct series s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How much longer a step took because it was recorded: the arithmetic. */
+/* How much longer a step took because of the recording: the arithmetic. */
 #include "format/weight.h"
 #include "unit.h"
 
@@ -29,7 +29,7 @@ TEST(test_prices)
 	assert_true(p.known);
 	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
 	assert_int_equal(p.ns[HIT_SYSCALL], 60 + 100);
-	/* none of these was timed: assumed to be like the others on average */
+	/* none of these was timed: assumed to be average */
 	assert_int_equal(p.ns[HIT_STEPPED], 9000 + 150);
 	assert_int_equal(p.ns[HIT_RETURN], 600 + 150);
 	assert_int_equal(p.ns[HIT_WAKE], 150);
@@ -37,7 +37,7 @@ TEST(test_prices)
 	assert_false(p.known);
 }
 
-/* With counters there is a second program at each switch, and nothing else changes. */
+/* With counters a second program runs at each switch, and nothing else changes. */
 TEST(test_counters)
 {
 	const struct hit_time timed[HIT_MAX] = { [HIT_ENTRY] = { .n = 10, .ns = 3000 }, [HIT_SWITCH] = { .n = 20, .ns = 6000 } };
@@ -79,14 +79,14 @@ TEST(test_alone)
 	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
 	r.behind.slots[3] = (struct behind){ .ns = 2000, .tid = 6, .tgid = SELF + 1 };
 	r.behind.slots[7] = (struct behind){ .ns = 1000, .tid = 7, .tgid = SELF };
-	/* no workers: what their table holds does not count */
+	/* no workers: their table does not count */
 	r.workers_behind.slots[0] = r.behind.slots[0];
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.waited_ns, 5000);
 	assert_int_equal(w.ns, 2 * 800 + 9150 + 10 * 160 + 5000);
 }
 
-/* They pass the probes side by side, and wait for one another. */
+/* Workers hit the probes in parallel, and wait for one another. */
 TEST(test_workers)
 {
 	struct rec_step r = { .h.dur_ns = 1000000, .workers = 3 };
@@ -105,7 +105,7 @@ TEST(test_workers)
 	assert_int_equal(w.ns, 100 * 800 + 10000);
 }
 
-/* Once in 10 ms of time on a CPU, whatever the thread does there. */
+/* Once per 10 ms on a CPU, whatever the thread does there. */
 TEST(test_samples)
 {
 	struct rec_step r = { .h.dur_ns = 300000000, .workers = 1 };
@@ -121,7 +121,7 @@ TEST(test_samples)
 	r.workers_ns[ST_CPU] = 300000000;
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.ns, (10 * 5000 + 30 * 5000) / 2);
-	/* while they are left out */
+	/* while samples are left out */
 	r.left_out = 1u << SHED_SAMPLES;
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.ns, 0);
@@ -133,7 +133,7 @@ TEST(test_samples)
 	assert_int_equal(w.ns, 0);
 }
 
-/* It cannot be more than the step took. */
+/* The cost cannot exceed the step. */
 TEST(test_limit)
 {
 	struct rec_step r = { .h.dur_ns = 1000, .workers = 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Perfetto traces made by hand, for their reader: samples, stacks and names. */
+/* Hand-made Perfetto traces for the reader: samples, stacks and names. */
 #ifndef INFTRACE_TEST_TRACE_BUILDER_H
 #define INFTRACE_TEST_TRACE_BUILDER_H
 
@@ -12,7 +12,7 @@
 
 struct builder {
 	char data[BUILDER_BYTES], *p;
-	char *marks[8]; /* of the packet, and of messages in it */
+	char *marks[8]; /* of the packet, and of nested messages */
 	unsigned int depth;
 };
 
@@ -47,7 +47,7 @@ static inline void begin_packet(struct builder *b, uint32_t sequence, uint64_t f
 	add_number(b, PACKET_SEQUENCE_FLAGS, flags);
 }
 
-/* The timebase of a sequence, whose state begins anew. name NULL: cpu-clock. */
+/* The timebase of a sequence, which is cleared. name NULL: cpu-clock. */
 static inline void add_defaults(struct builder *b, uint32_t sequence, uint64_t period_ns, const char *name)
 {
 	begin_packet(b, sequence, SEQUENCE_F_CLEARED | SEQUENCE_F_NEEDS);
@@ -63,7 +63,7 @@ static inline void add_defaults(struct builder *b, uint32_t sequence, uint64_t p
 	close_messages(b);
 }
 
-/* An entry of interned data, up to what follows its iid. */
+/* Begins an entry of interned data; the caller adds what follows its iid. */
 static inline void begin_entry(struct builder *b, uint32_t sequence, uint32_t field, uint64_t iid)
 {
 	begin_packet(b, sequence, SEQUENCE_F_NEEDS);
@@ -79,7 +79,7 @@ static inline void add_text(struct builder *b, uint32_t sequence, uint32_t field
 	close_messages(b);
 }
 
-/* With a name and a mapping of its own, of the same iid. */
+/* With its own name and mapping, of the same iid. */
 static inline void add_frame(struct builder *b, uint32_t sequence, uint64_t iid, const char *name, const char *path)
 {
 	add_text(b, sequence, INTERNED_FUNCTION, iid, name);
@@ -96,7 +96,7 @@ static inline void add_frame(struct builder *b, uint32_t sequence, uint64_t iid,
 	close_messages(b);
 }
 
-/* Frames from the outermost to the innermost, up to a 0. */
+/* Frames from the outermost to the innermost, terminated by 0. */
 static inline void add_stack(struct builder *b, uint32_t sequence, uint64_t iid, const uint64_t *frames)
 {
 	begin_entry(b, sequence, INTERNED_STACK, iid);

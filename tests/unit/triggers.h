@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A set of triggers in a test, and an engine whose steps they look at. */
+/* A set of triggers in tests, and an engine with steps for them. */
 #ifndef INFTRACE_TEST_TRIGGERS_H
 #define INFTRACE_TEST_TRIGGERS_H
 

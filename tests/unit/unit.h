@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What nearly every unit test includes: cmocka with the headers it needs, and the usual ones of libc. */
+/* What nearly every unit test includes: cmocka with its headers, and the usual ones of libc. */
 #ifndef INFTRACE_TEST_UNIT_H
 #define INFTRACE_TEST_UNIT_H
 
@@ -52,7 +52,7 @@ static inline int unit_tests_run(CMFixtureFunction set_up, CMFixtureFunction tea
 	return ret;
 }
 
-/* xorshift64 (Marsaglia, 2003): the same on every machine, so that a failure can be run again. */
+/* xorshift64 (Marsaglia, 2003): the same on every machine, so that failures repeat. */
 static inline uint64_t next_random(uint64_t *seed)
 {
 	*seed ^= *seed << 13;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the tests of the writer have in common: chance, and files that may not grow. */
+/* Shared by the writer's tests: random numbers, and files with a size limit. */
 #ifndef INFTRACE_TEST_WRITER_H
 #define INFTRACE_TEST_WRITER_H
 
@@ -27,7 +27,7 @@ static inline unsigned int draw(unsigned int below)
 	return (unsigned int)(next_random(&seed) % below);
 }
 
-/* Every write beyond this size of a file fails, or is cut short. */
+/* Every write beyond this file size fails, or is cut short. */
 static inline void limit_files(rlim_t size)
 {
 	struct rlimit r;
