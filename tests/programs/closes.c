@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Threads that make numbered system calls: close() of a file that is not open, with a number as its
- * descriptor, which the trace shows.
+ * Threads that make numbered system calls: close() of a descriptor that is not open, whose number the
+ * trace shows.
  *
  *	closes COUNTS THREADS [CALLS]
  *
  * Thread i calls close(100000 + i * 200000000 + n) with n = 0, 1, ..., until it is killed; with
- * CALLS, that many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its
- * calls have returned. Prints ready.
+ * CALLS, that many per millisecond. The file COUNTS has 8 bytes per thread: how many of its calls have
+ * returned. Prints ready.
  */
 #include "../program.h"
 

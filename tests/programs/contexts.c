@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Several contexts at once, each with requests of its own: a prompt in parts, then tokens. Prints
- * what it did for each request, with the times right before, within and right after each call of the
- * step function.
+ * Several contexts at once, each with its own requests: a prompt in parts, then tokens. Prints what it
+ * did for each request, with the times right before, within and right after each call of the step
+ * function.
  *
  *	contexts CONTEXTS REQUESTS TOKENS keep|hop	hop: each call is made by another thread
  */
@@ -11,8 +11,8 @@
 #include "section.h"
 
 #define CONTEXTS_MAX 16
-#define PART 64       /* tokens of a prompt that go into one step */
-#define STEPS_MAX 256 /* of a request */
+#define PART 64       /* prompt tokens per step */
+#define STEPS_MAX 256 /* per request */
 
 struct step {
 	int n_tokens;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Steps that know what counters of their thread have to show.
+ * Steps with known counts for the counters of their thread.
  *
  *	counted STEPS PAGES [alone]
  *
- * Prints "ready" and waits for a line. Each step touches PAGES new pages and one more than the step before, computes for
- * a moment before and behind that, sleeps, and continues on another CPU, if there is one. Meanwhile a second thread,
- * which is in no step, touches pages on the same CPUs. "alone": it does not, and the thread always computes the same. The last
- * line has for each step: the pages; the page faults of the thread from before its call to after it; the CPU time within; the
- * time on the clock around it.
+ * Prints "ready" and waits for a line. Each step touches PAGES new pages, plus one more than the step before, computes for
+ * a moment before and after that, sleeps, and continues on another CPU, if there is one. Meanwhile a second thread, outside
+ * of any step, touches pages on the same CPUs. "alone": it does not, and the thread always computes the same. The last line
+ * has for each step: the pages; the thread's page faults from before the call to after it; the CPU time within it; the wall
+ * time around it.
  */
 #include "../program.h"
 

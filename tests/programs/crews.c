@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Crews: a leader and its workers, several of them at once in one process, which meet at a barrier of
- * their own. In every round of a crew one worker comes late, since it sleeps. Prints for each round
- * which one that was and for how long the leader waited.
+ * Several crews at once in one process, each a leader and workers that meet at their own barrier. In
+ * every round of a crew one worker sleeps and comes late. Prints for each round which one it was and
+ * how long the leader waited.
  *
  *	crews CREWS WORKERS ROUNDS keep|renew	renew: the workers of each round are new threads
  */
@@ -14,13 +14,13 @@
 
 #define CREWS_MAX 8
 #define WORKERS_MAX 8
-#define MEETINGS 5 /* in a round */
+#define MEETINGS 5 /* per round */
 
 struct crew {
 	int id;
 	pthread_t leader;
 	atomic_int here, meeting; /* of the barrier */
-	atomic_int round, ended;  /* round: that may be worked on; ended: workers that have done it */
+	atomic_int round, ended;  /* round: the one to work on; ended: workers that have finished it */
 	atomic_int late_tid;
 	uint64_t sleep_ns, slept_ns;
 	struct worker {
@@ -37,7 +37,7 @@ static bool renew;
 void work(struct crew *crew, int id, int round);
 void meet(struct crew *crew);
 
-/* Sleeps until it may have changed: there are more threads than CPUs, and none shall be in the way. */
+/* Sleeps until the word may have changed: with more threads than CPUs, none should be in the way. */
 static void wait_change(atomic_int *word, int from)
 {
 	while (atomic_load(word) == from)

@@ -5,7 +5,7 @@
  *
  *	faults FILE [-w]
  *
- * FILE is created, and removed at the end; it is read while its pages are not in the page cache. -w
+ * FILE is created, and removed at the end; its pages are not in the page cache when it is read. -w
  * waits for a line on stdin first.
  */
 #include "section.h"
@@ -15,14 +15,14 @@
 
 enum kind {
 	WARM_UP,
-	FRESH,       /* writes to pages that nobody has touched */
-	ZERO,        /* reads of such pages */
-	KERNEL,      /* read(2) into such pages */
-	COPY,        /* writes to pages that a child shares */
-	FILE_USER,   /* reads of a mapped file that is not in memory: major faults */
-	FILE_KERNEL, /* write(2) from such pages */
+	FRESH,       /* writes to untouched pages */
+	ZERO,        /* reads of untouched pages */
+	KERNEL,      /* read(2) into untouched pages */
+	COPY,        /* writes to pages shared with a child */
+	FILE_USER,   /* reads of a mapped file not in memory: major faults */
+	FILE_KERNEL, /* write(2) from pages of such a file */
 	POPULATED,   /* mmap(2) fills in the pages itself: no instruction takes a fault */
-	HANDLED,     /* the first write to each page ends in SIGSEGV, whose handler allows it */
+	HANDLED,     /* the first write to each page raises SIGSEGV, whose handler allows it */
 	SHARED,      /* two threads, the same pages */
 	KINDS,
 };
@@ -42,7 +42,7 @@ static char *area_map(int prot, int flags, int fd)
 {
 	char *p = mmap(NULL, PAGES * page, prot, MAP_PRIVATE | flags, fd, 0);
 
-	/* one fault per page: neither huge pages nor what lies next to it in the file */
+	/* one fault per page: no huge pages, no read-ahead of neighbours in the file */
 	must(p != MAP_FAILED && !madvise(p, PAGES * page, MADV_NOHUGEPAGE) && (fd < 0 || !madvise(p, PAGES * page, MADV_RANDOM)),
 		"mmap");
 	return p;
@@ -90,7 +90,7 @@ static void *sharer_run(void *arg)
 	return NULL;
 }
 
-/* The step. noipa: its argument is where the calling convention puts it. */
+/* The step. noipa: so that its argument is where the calling convention puts it. */
 __attribute__((noipa)) void work(int kind)
 {
 	char *area = areas[kind];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Work and waits with known stacks: main() -> outer() -> inner() computes, and each of two threads holds a lock that the
- * other one waits for. Prints the CPU time of the computing thread and how often each thread slept.
+ * Work and waits with known stacks: main() -> outer() -> inner() computes, and two threads each hold a lock that the other
+ * waits for. Prints the CPU time of the computing thread and how often each thread slept.
  *
  *   flames MILLISECONDS
  */
@@ -28,7 +28,7 @@ __attribute__((noinline)) static void outer(double until)
 {
 	while (cpu_ms() < until)
 		inner();
-	sum += 1; /* so that the call above is no jump */
+	sum += 1; /* so that the call above is no tail call */
 }
 
 __attribute__((noinline)) static void hold_lock(void)

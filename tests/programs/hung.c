@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Threads that hang, from the first line on stdin to the second. The program ends with the third.
+ * Threads that hang from the first line on stdin to the second. The program ends at the third.
  *
- *	hung_read	in read() of a pipe, called by inner(), which outer() has called
+ *	hung_read	in read() of a pipe, called by outer() through inner()
  *	hung_step	within step(), for a mutex
  *	hung_spin	within spin(), on a CPU
- *	hung_ring	two of them, which never rest for long: each wakes the other through a
+ *	hung_ring	two threads that never rest for long: each wakes the other through a
  *			pipe, within pass()
  *
  * Prints ready, hung when all of them hang, and free when they have been released.
@@ -88,7 +88,7 @@ static void *go_round(void *arg)
 	return arg;
 }
 
-/* Whether it sleeps: nothing else makes it wait. */
+/* Whether the thread sleeps: nothing else makes it wait. */
 static int is_asleep(int tid)
 {
 	char path[64], state = 0;

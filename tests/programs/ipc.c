@@ -5,8 +5,8 @@
  *
  * A slow call waits for a second thread, which serves it once the caller sleeps. No other call waits.
  *
- *	ipc		looks whether it sleeps, which takes more system calls now and then
- *	ipc same	the same calls each time: it naps instead, after which a slow call most often sleeps
+ *	ipc		checks that the caller sleeps, which takes more system calls now and then
+ *	ipc same	the same calls each time: naps instead, after which the caller usually sleeps
  */
 #include "../program.h"
 
@@ -49,7 +49,7 @@ static long futex(int op, uint32_t value)
 	return syscall(SYS_futex, &word, op, value, NULL, NULL, 0);
 }
 
-/* Calls that have their data, or room, already. */
+/* Calls for which data, or room, is there already. */
 static void fast(void)
 {
 	char buf[8] = "";
@@ -167,7 +167,7 @@ static void files_open(void)
 {
 	char path[64], fifo[80];
 
-	/* not mkstemp(3), which asks for random numbers an unknown number of times */
+	/* not mkstemp(3), which calls for random numbers an unknown number of times */
 	snprintf(path, sizeof(path), "/tmp/inftrace-ipc-%d", getpid());
 	file_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	must(file_fd >= 0, path);
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	files_open();
 	for (int i = 0; i < FAST; i++)
 		fast();
-	/* joining would be a futex that waits, or not; trying to makes no call */
+	/* pthread_join() may or may not wait on a futex; pthread_tryjoin_np() makes no system call */
 	pthread_attr_init(&attr);
 	if (!same_calls)
 		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

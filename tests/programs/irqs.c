@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Takes interrupts, and has the kernel count them: perf_event_open(2) on the tracepoints of this
- * thread is the second opinion.
+ * Takes interrupts, and has the kernel count them independently, by perf_event_open(2) on tracepoints
+ * for this thread.
  *
  *	irqs ROUNDS
  *
  * Each round sends datagrams to itself over the loopback, whose receive path is a soft interrupt
  * within sendto(2), maps and writes fresh pages, and computes, so that interrupts hit system calls,
- * faults, user code and each other. A call of close() with descriptor -1001 bounds the beginning,
- * -1002 the end; it is repeated when an interrupt came in between, so the last ones count. Prints
- * one line of JSON: the counts in between, or {"skipped": why} where they are not available (the
- * rounds are the same).
+ * faults, user code and each other. close(-1001) marks the beginning, close(-1002) the end; each is
+ * repeated when an interrupt came in between, so the last ones count. Prints one line of JSON: the
+ * counts in between, or {"skipped": why} if they are not available (the rounds are the same).
  */
 #include "../program.h"
 
@@ -34,7 +33,7 @@ static struct counter {
 } counters[] = {
 	{ .type = "handler", .tracepoint = "irq/irq_handler_entry" },
 	{ .type = "softirq", .tracepoint = "irq/softirq_entry" },
-	/* x86 alone; elsewhere they are handlers */
+	/* x86 only; elsewhere they are handlers */
 	{ .type = "vector", .tracepoint = "irq_vectors/local_timer_entry" },
 	{ .type = "vector", .tracepoint = "irq_vectors/reschedule_entry" },
 	{ .type = "vector", .tracepoint = "irq_vectors/call_function_entry" },

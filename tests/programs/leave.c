@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Leaves work() without a return.
+ * Leaves work() without returning from it:
  *
  *	leave exec | exit | thread | killed
  *

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Users of a llama-server: each sends one request after the other, reads the answer as it comes, and logs what it saw as
- * JSON: when its first token came, when the answer ended, and what the server says of it at its end.
+ * JSON: when the first token came, when the answer ended, and the server's own numbers at its end.
  *
  *   llama_clients [-u USERS] [-n REQUESTS] [-t TOKENS] [-l EVERY] [-w WORDS] [-c] [-d EVERY] [-1] [-f] [-s SEED] [-j MEMBERS ...] PORT
  *
- * -n: of each user. -l, -w: of every EVERY-th prompt, the words; others have up to 14. -c: prompts are cached. -d: every
- * EVERY-th answer is not read to its end. -1: answers in one part. -f: all answers are equally long. -j: more members of the
- * JSON of a request; of several, by turns. Request N of all is 4000 + N bytes long, so that it is recognised wherever it is seen.
+ * -n: per user. -l, -w: every EVERY-th prompt has WORDS words, others up to 14. -c: prompts are cached. -d: every EVERY-th answer
+ * is not read to its end. -1: answers in one part. -f: all answers are equally long. -j: more members for the JSON of a request;
+ * several take turns. Request N of all is 4000 + N bytes long, so that it is recognised wherever it is seen.
  */
 #include "../program.h"
 
@@ -59,7 +59,7 @@ static size_t make_request(char *buf, size_t size, int number, int words, unsign
 	return len;
 }
 
-/* For how long this thread has waited for a CPU so far: of what it sees late, that is not the server's part. */
+/* Returns how long this thread has waited for a CPU so far: a delay in what it sees that is not the server's. */
 static uint64_t run_delay(void)
 {
 	unsigned long long delay = 0;
@@ -70,7 +70,7 @@ static uint64_t run_delay(void)
 	return delay;
 }
 
-/* One answer; drop: its reader goes away after the first parts. */
+/* Reads one answer; drop: the reader leaves after the first parts. */
 static void read_answer(int fd, char *buf, uint64_t *ret_first, uint64_t *ret_delay, bool drop)
 {
 	size_t n = 0;
@@ -89,7 +89,7 @@ static void read_answer(int fd, char *buf, uint64_t *ret_first, uint64_t *ret_de
 	}
 }
 
-/* The JSON of the last part, which has the server's own numbers. */
+/* Returns the JSON of the last part, which has the server's own numbers. */
 static char *last_part(char *buf)
 {
 	char *at = whole ? strstr(buf, "\r\n\r\n") : NULL, *end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* libnccl.so.2 as far as its interface goes: communicators, and collectives that do nothing. */
+/* A mock of libnccl.so.2's interface: communicators, and collectives that do nothing. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -48,7 +48,7 @@ static void plateau(const char *name)
 		name, (unsigned long)from, (unsigned long)to, rss * sysconf(_SC_PAGESIZE), ru.ru_maxrss * 1024, touched, freed,
 		sysconf(_SC_PAGESIZE));
 	fflush(stdout);
-	/* What a recorder reads now it may have stamped just before: where the machine is busy, something comes in between. */
+	/* A recorder takes the time just before it reads the value, and on a busy machine something may come in between. */
 	nap();
 }
 
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
 
 	must(!madvise(a, small, MADV_NOHUGEPAGE), "madvise");
 	madvise(b, huge, MADV_HUGEPAGE); /* a kernel without huge pages gives small ones */
-	plateau("before");               /* the memory that printing needs is there from now on */
+	plateau("before");               /* from now on the memory for printing is allocated */
 	if (!strcmp(option, "-w"))
 		line_wait();
 	plateau("start");

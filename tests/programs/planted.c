@@ -4,11 +4,11 @@
  *
  *	planted CAUSE TIMES
  *
- * TIMES times: twenty steps of a millisecond on the CPU, and one in which its thread is held up for
- * 200 ms as well. By CAUSE:
+ * TIMES times: twenty steps of a millisecond on the CPU, and one whose thread is also held up for
+ * 200 ms by CAUSE:
  *
- *	lock	it waits for a mutex that the thread "planted_holder" has
- *	hog	the process "planted_hog", of a real-time class, has its CPU
+ *	lock	it waits for a mutex that the thread "planted_holder" holds
+ *	hog	the process "planted_hog", in a real-time class, has its CPU
  *	pipe	it reads a pipe that the process "planted_writer" writes late
  *
  * Prints ready, and waits for a line on stdin.
@@ -21,7 +21,7 @@
 void step(int n_tokens, int slow);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int ask[2], answer[2]; /* pipes to and from the one that holds it up */
+static int ask[2], answer[2]; /* pipes to and from whoever holds it up */
 static void (*held_up)(void);
 
 static void ask_for_it(void)
@@ -45,7 +45,7 @@ __attribute__((noipa)) void step(int n_tokens, int slow)
 
 /* ---- what holds it up ---- */
 
-/* Reports when it has the mutex. */
+/* Reports once it holds the mutex. */
 static void *hold_lock(void *arg)
 {
 	char c;

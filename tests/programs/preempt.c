@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Many threads that share few CPUs and lose them at any instruction: each calls work() again and again,
- * while others compute, a thread of real-time priority cuts in every 100 us, and signals arrive. Prints
+ * Many threads that share few CPUs and may be preempted at any instruction: each keeps calling work()
+ * while others compute, a real-time thread cuts in every 100 us, and signals arrive. Prints
  * what each thread did (section.h), and how often the functions were called in total.
  *
  *	preempt [THREADS [ROUNDS]]

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A rank of a group that computes together, on hosts of its own:
+ * A rank of a group that computes together, each on its own host:
  *
  *	ranks NCCL RANK RANKS ADDRESS PORT STEPS [STEP:CAUSE=MS ...]
  *
- * Rank 0 listens, the others connect to it; each prints "ready" then, and begins with a line of input. In each step a rank
- * works for 2 ms, calls an ncclAllReduce and an ncclAllGather of the library NCCL, and then waits until all have, as a program
- * does that waits for its GPU. In the steps that are named it takes MS longer before the first one, because of
+ * Rank 0 listens and the others connect to it; then each prints "ready", and begins at a line of input. In each step a rank
+ * works for 2 ms, calls ncclAllReduce and ncclAllGather of the library NCCL, and then waits until all ranks have done so, as a
+ * program waits for its GPU. In the steps given it takes MS longer before the first call, by CAUSE:
  *
  *	cpu	it computes
  *	sleep	it sleeps in a system call
- *	fault	it touches memory that is not there
+ *	fault	it touches memory that is not present
  *	hog	a process of a higher priority has its CPU
  *
- * Prints for each collective when it called it, by CLOCK_BOOTTIME.
+ * Prints the CLOCK_BOOTTIME of each call of a collective.
  */
 #include "../program.h"
 
@@ -87,7 +87,7 @@ static void meet(const char *address, int port)
 	}
 }
 
-/* All leave it after all have entered. */
+/* A barrier: all leave it after all have entered. */
 static void wait_for_all(void)
 {
 	if (rank) {

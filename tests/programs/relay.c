@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Threads that never rest, deep in functions: in pairs, each wakes the other through a pipe and waits for it, within
- * inner(), within outer(), within step(). In between it makes system calls that do not wait.
+ * inner(), within outer(), within step(). In between they make system calls that do not wait.
  *
  *	relay PAIRS
  *
- * Prints ready, and goes on until it is killed.
+ * Prints ready, and runs until it is killed.
  */
 #include "../program.h"
 

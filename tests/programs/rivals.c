@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A leader and a worker that compute and meet at a barrier, where they spin, as engines do; and processes that
- * are in their way. Prints the tids of both and of the hogs.
+ * A leader and a worker that compute and meet at a spinning barrier, as engines do, and processes that get in
+ * their way. Prints the tids of both and of the hogs.
  *
- *	rivals hogs-worker CPU STEPS MS	three processes on the CPU that the worker may run on alone
- *	rivals hogs-leader CPU STEPS MS	on that of the leader, which has no worker
- *	rivals share CPU STEPS MS	leader and worker may run on one CPU
+ *	rivals hogs-worker CPU STEPS MS	three hogs on the only CPU that the worker may run on
+ *	rivals hogs-leader CPU STEPS MS	the same for the leader, which has no worker
+ *	rivals share CPU STEPS MS	leader and worker may run on the same CPU only
  *	rivals pair CPU STEPS MS	leader and worker may run anywhere
  *
- * MS: what each computes in a step, in CPU time.
+ * MS: the CPU time that each computes in a step.
  */
 #include "../program.h"
 
 #include "section.h"
 
 #define HOGS 3
-#define MEETINGS 8 /* in a step */
+#define MEETINGS 8 /* per step */
 
 struct team {
 	int size;

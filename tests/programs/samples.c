@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Uses CPU time and waits, and knows how much.
+ * Uses a known amount of CPU time, and waits a known number of times.
  *
  *	samples THREADS STACK-KB CPU-MS WAITS
  *
- * Prints "ready" and waits for a line. Then each thread computes for CPU-MS of its CPU time, below that much stack, and
- * waits WAITS times for 3 ms, in three ways, and as often for a moment. The last line has the CPU time of the process
- * since then, and the waits of at least 3 ms.
+ * Prints "ready" and waits for a line. Then each thread computes for CPU-MS of CPU time, below STACK-KB of stack, and
+ * waits WAITS times for 3 ms, in three ways, and as often for a moment. The last line has the process's CPU time since
+ * then, and the number of waits of at least 3 ms.
  */
 #include "../program.h"
 
@@ -25,7 +25,7 @@ void below(int kb, uint64_t end);
 
 __attribute__((noipa)) void work(uint64_t end)
 {
-	/* reading this clock is a system call, so it is done rarely */
+	/* reading this clock is a system call, so it is read rarely */
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
 		for (volatile int i = 0; i < 100000; i++)
 			;

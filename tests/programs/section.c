@@ -63,9 +63,9 @@ static void usage_read(const struct section *s, struct usage *ret_usage)
 }
 
 /*
- * The usage at the marker. A switch or fault between one of the two readings and the marker might
- * belong to either side: then it is tried again, and the last marker counts. Returns the number of
- * tries. With SECTION_ONCE in the environment it is one: under strace every call is a switch.
+ * Reads the usage at the marker. A switch or fault between a reading and the marker might belong to
+ * either side: then the marker is repeated, and the last one counts. Returns the number of tries,
+ * which is 1 with SECTION_ONCE in the environment: under strace every call is a switch.
  */
 static int mark(struct section *s, int fd, struct usage *ret_usage)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Short-lived processes, one after another, each of which ends at once:
+ * Short-lived processes, one after another, each ending at once:
  *
  *	spawns COUNT
  *
- * by posix_spawn, fork, vfork, and an exec by a thread that is not the first, after a random time, so
- * that the first one is about to sleep, asleep, or runnable when it is killed. Prints "ready" and
+ * by posix_spawn, fork, vfork, and an exec by a thread other than the first, after a random time, so
+ * that the first thread is about to sleep, asleep, or runnable when it is killed. Prints "ready" and
  * waits for a line on stdin.
  */
 #include "../program.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An engine that does as it is told: each argument is one of
+ * An engine that does what its arguments say. Each is one of
  *
  *	decode=MS	a step of one token that computes for MS, in CPU time
- *	prefill=MS	one of 512 tokens
+ *	prefill=MS	the same with 512 tokens
  *	stall=MS	a step of one token that sleeps for MS
  *	pause=MS	nothing, between steps
  *	repeat=N	the arguments after it, N times
- *	exit=CODE	its end; the last argument
+ *	exit=CODE	ends the program; the last argument
  *	kill=SIGNAL
  */
 #include "../program.h"

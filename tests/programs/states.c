@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Spends time in every state that a thread can be in, one state per call of work(), and prints for
- * each call how long it was in that state at least, as another thread saw it.
+ * Spends time in every state of a thread, one state per call of work(), and prints for each call the
+ * least time that it was in that state, as another thread saw it.
  *
  *	states FILE
  *
- * The other thread waits until /proc says that the first one is off the CPU, reads the clock, waits
- * HOLD_MS, reads the clock, and makes sure that it has been asleep all along. FILE is created, for
- * locks.
+ * The other thread waits until /proc says that the first one is off CPU, reads the clock, waits
+ * HOLD_MS, reads the clock again, and makes sure that the first was asleep all along. FILE is created
+ * for locks.
  */
 #include "section.h"
 
@@ -52,11 +52,11 @@ static const struct {
 	const char *name, *state;
 } kinds[] = { EACH_KIND(KIND_NAMES) };
 
-/* Between main, which is watched, its watcher thread, and the child that stops both. */
+/* Shared by main, which is watched, its watcher thread, and the child that stops both. */
 static struct shared {
-	atomic_int doing;    /* 0: nothing yet; 1: main does what it is to do; 2: it has done it */
+	atomic_int doing;    /* 0: nothing yet; 1: main is at it; 2: it is done */
 	atomic_int released; /* of a spinning main */
-	atomic_long held_ns; /* -1: not known yet; 0: it was on the CPU at some time */
+	atomic_long held_ns; /* -1: not known yet; 0: it was on CPU at some time */
 } * shared;
 
 static int main_tid, pipes[2], events, unixes[2], tcps[2], locks[2], epoll, uffd = -1;
@@ -71,7 +71,7 @@ void work(int kind, int seq);
 void gpu_sync(void);
 void barrier_spin(void);
 
-/* A byte, or the eight of an eventfd. */
+/* Reads a byte, or the eight of an eventfd. */
 static void data_read(int fd)
 {
 	char c[8];
@@ -95,7 +95,7 @@ __attribute__((noipa)) void gpu_sync(void)
 
 __attribute__((noipa)) void barrier_spin(void)
 {
-	/* ahead of the loop, so that it does not lead back to the function's first instruction */
+	/* before the loop, so that it does not jump back to the function's first instruction */
 	atomic_int *released = &shared->released;
 
 	shared->doing = 1;
@@ -103,7 +103,7 @@ __attribute__((noipa)) void barrier_spin(void)
 		;
 }
 
-/* Nanoseconds that the thread has waited for a CPU: the second number of schedstat. */
+/* Returns the ns that the thread has waited for a CPU: the second number of schedstat. */
 static uint64_t run_delay(void)
 {
 	char text[128];
@@ -191,7 +191,7 @@ __attribute__((noipa)) void work(int kind, int seq)
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
 
 	__asm__ volatile("" : : "r"(seq));
-	if (kind != BARRIER) /* which is watched from within its function */
+	if (kind != BARRIER) /* a barrier is watched from within its function */
 		shared->doing = 1;
 	kind_do((enum kind)kind);
 	inner_ns = clock_ns(CLOCK_BOOTTIME) - start;
@@ -242,7 +242,7 @@ static void release(enum kind kind)
 	must(write(fd, &one, sizeof(one)) == sizeof(one), "write");
 }
 
-/* How long main was certainly off the CPU; waits for a state of one of these letters. */
+/* Waits until main's state is one of these letters; returns how long it was certainly off CPU. */
 static long hold(int status_fd, const char *letters)
 {
 	struct usage before, after;
@@ -259,7 +259,7 @@ static long hold(int status_fd, const char *letters)
 	return (long)(end - start);
 }
 
-/* main spins: it is held from when it has begun until it is released. */
+/* For a spinning main: it is held from its begin until it is released. */
 static long hold_spinning(void)
 {
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
@@ -314,7 +314,7 @@ static void stopper_run(void)
 
 /* ---- preparation ---- */
 
-/* Faults on fault_page wait until somebody fills it. False: not allowed here. */
+/* Makes faults on fault_page wait until somebody fills it. False: not allowed here. */
 static bool uffd_open(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -349,7 +349,7 @@ static void prepare(const char *path)
 	tcp_pair(tcps);
 }
 
-/* Before the watcher starts. */
+/* Called before the watcher starts. */
 static void kind_prepare(enum kind kind)
 {
 	must(kind != LOCK || (!flock(locks[0], LOCK_UN) && !flock(locks[1], LOCK_EX)), "flock");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Has its threads switched in every way, and prints what the kernel counted (section.h).
+ * Makes its threads switch in every way, and prints what the kernel counted (section.h).
  *
  *	switches [-w]
  *
- * Pairs of threads, a section each: a hand-over through pipes and one through a futex, on any CPU
+ * Pairs of threads, each a section: a hand-over through pipes and one through a futex, on any CPU
  * and on one CPU; two that compute on one CPU; two that yield to each other; short sleeps; threads
  * whose switches are counted from their birth. -w waits for a line on stdin first.
  */
@@ -68,7 +68,7 @@ static void compute_run(struct section *s, struct pair *p, int side)
 {
 	(void)side;
 	both_wait(p);
-	s->skip_calls = true; /* this clock needs none on most machines, but not on all */
+	s->skip_calls = true; /* this clock needs no system call on most machines */
 	spin_for(CLOCK_MONOTONIC, COMPUTE_NS);
 }
 

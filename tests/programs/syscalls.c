@@ -7,7 +7,7 @@
  * single: every call from the main thread, most kinds of results and errors
  * threads: four threads at once, with a hand-over between them in every round
  * signals: calls that a signal interrupts, with and without restart; a stop and a continue
- * spawn: children by vfork, posix_spawn and fork, and an exec from another thread than the first
+ * spawn: children by vfork, posix_spawn and fork, and an exec by a thread other than the first
  *
  * A second run makes the same calls, except for those that poll for another thread or process: they
  * are printed as "variable". -w waits for a line on stdin first.
@@ -29,7 +29,7 @@
 
 static const struct timespec ms = { .tv_nsec = 1000000 };
 
-/* Calls whose number depends on timing, in all processes; and the progress of the one that is waited for. */
+/* Calls whose number depends on timing, in all processes, and the progress of the awaited one. */
 static struct shared {
 	atomic_long pread64, nanosleep, tgkill;
 	atomic_int stage;
@@ -153,7 +153,7 @@ static void others_call(struct section *s)
 		CALL(s, futex, &word, FUTEX_WAIT_PRIVATE, 1, &ms);  /* ETIMEDOUT */
 	}
 	page = pages_map(4096, MAP_PRIVATE);
-	section_did(s, "mmap", -2); /* an address is no number of bytes */
+	section_did(s, "mmap", -2); /* an address is not a byte count */
 	CALL(s, mprotect, page, 4096, PROT_READ);
 	CALL(s, madvise, page, 4096, MADV_DONTNEED);
 	CALL(s, munmap, page, 4096);
@@ -200,7 +200,7 @@ static void *ring_run(void *arg)
 	}
 	section_end(s);
 	byte_send(done[1]);
-	/* Not through the C library, where threads that end at the same time may wait for a lock. */
+	/* Not by the C library, in which threads that end at the same time may wait for a lock. */
 	syscall(SYS_exit, 0);
 	return NULL;
 }
@@ -210,7 +210,7 @@ static void detached_start(void *(*run)(void *), void *arg)
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	/* Nobody joins: the futex calls of a join depend on who comes first. */
+	/* Detached: the futex calls of a join depend on who comes first. */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, 256 * 1024);
@@ -262,7 +262,7 @@ static void on_signal(int sig)
 	handled->signals++;
 }
 
-/* Each sleep of this thread is interrupted by main, which knows the sleep by the stage. */
+/* Main interrupts each sleep of this thread, which it identifies by the stage. */
 static void *interrupted_run(void *arg)
 {
 	struct section *s = arg;
@@ -273,7 +273,7 @@ static void *interrupted_run(void *arg)
 	interrupted_tid = gettid();
 	section_begin(s, 20);
 	shared->stage = 1;
-	/* SIGUSR1 restarts it: made twice, while the program sees one */
+	/* SIGUSR1 restarts it: the call is made twice, though the program sees one */
 	CALL(s, read, wakes[0], &c, 1);
 	section_did(s, "read", -1);
 	shared->stage = 2;
@@ -413,8 +413,8 @@ static void exec_from_thread(char **argv)
 	byte_receive(p[0]);
 }
 
-/* All alive until the last one is forked: a SIGCHLD that arrives while fork() is under way makes
- * the kernel restart it when there is a debugger. */
+/* All live until the last one is forked: under a debugger, a SIGCHLD during fork() makes the kernel
+ * restart it. */
 static void crowd_run(void)
 {
 	int p[2], i;

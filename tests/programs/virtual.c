@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Virtual functions as a C++ compiler lays them out (Itanium C++ ABI): names of types, type information, virtual tables. Calls
- * each function of a class another number of times, and prints how often.
+ * Virtual functions as a C++ compiler lays them out (Itanium C++ ABI): type names, type information, virtual tables. Calls each
+ * function of a class a different number of times, and prints how often.
  *
  *   virtual [-w]: waits for a line of input first
  */
 #include "../program.h"
 
 struct type {
-	const void *table; /* of the information's own class, behind its beginning */
+	const void *table; /* of the type information's own class, past its beginning */
 	const char *name;
 	const struct type *base;
 };
@@ -19,7 +19,7 @@ struct table {
 	void (*functions[3])(int *);
 };
 
-/* Each counts in a place of its own, or they would be one function. */
+/* Each function has its own counter, or the compiler would merge them. */
 #define CALL(name)                                                                                            \
 	static __attribute__((noinline)) void name(int *counts)                                               \
 	{                                                                                                     \
@@ -41,7 +41,7 @@ static const struct type base = { .table = names, .name = names + 7 };
 static const struct type kern = { .table = names, .name = names + 22, .base = &base };
 static const struct type kernel = { .table = names, .name = names + 28, .base = &kern };
 static const struct table base_table = { .type = &base, .functions = { base_run, base_stop } };
-/* of the part of an object that is no longer at its beginning: not the table of the class */
+/* for a part of an object that is not at its beginning: not the table of the class */
 static const struct table second_table = { .to_top = -8, .type = &kern, .functions = { other, other, other } };
 static const struct table kern_table = { .type = &kern, .functions = { run, stop, more } };
 static const struct table kernel_table = { .type = &kernel, .functions = { run, other, other } };

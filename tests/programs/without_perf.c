@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs a command for which perf_event_open(2) fails as on Debian and Ubuntu, whose kernels refuse it to all but
- * CAP_SYS_ADMIN where kernel.perf_event_paranoid is above 2.
+ * Runs a command for which perf_event_open(2) fails as on Debian and Ubuntu, whose kernels allow it only with
+ * CAP_SYS_ADMIN if kernel.perf_event_paranoid is above 2.
  *
  *	without_perf COMMAND [ARG...]
  */
