@@ -198,7 +198,7 @@ static bool wants_instant(const char *name)
 	return pftrace_instant_is_host(name) || !strncmp(name, "message ", 8);
 }
 
-/* Any program may write instants with such names: those that are not inftrace's lack arguments and are ignored. */
+/* Any program may write instants with such names; others than inftrace's lack the arguments and are ignored. */
 static void first_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };

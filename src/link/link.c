@@ -404,7 +404,7 @@ static void tell_et(const struct link *l, const struct linked *d, FILE *out)
 		fprintf(out, "; %llu dependencies on nodes that are not in it", (unsigned long long)d->et.missing_deps);
 }
 
-/* Tells what messages that all go one way say. */
+/* Tells the bound from messages that all go one way. */
 static void tell_one_way(const struct link_host *h, FILE *out)
 {
 	bool at_least = h->clock.known == HOST_AT_LEAST;
@@ -738,7 +738,7 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 	return err ? link_fail(l, err, "cannot write %s: %s", name, why) : 0;
 }
 
-/* Empties the output; refuses inputs and what is no regular file. */
+/* Empties the output. Refuses one of the inputs, and anything but a regular file. */
 static int check_output(struct link *l, int fd, const char *name)
 {
 	struct stat out;

@@ -29,9 +29,9 @@ struct linked {
 	struct link_file file;
 	unsigned int host; /* LINK_NO_HOST: not placed yet, or of none */
 	enum link_by by;
-	size_t to;           /* LINK_BY_CALLS: the file it was compared with; of an ET: its Kineto trace */
+	size_t to;           /* LINK_BY_CALLS: the file it was compared with; for an ET: its Kineto trace */
 	struct match match;  /* with that file */
-	int64_t ahead_ns;    /* its wall clock - that of the file it was compared with, or of the reference */
+	int64_t ahead_ns;    /* its wall clock - the wall clock of the file it was compared with, or of the reference */
 	int64_t residual_ns; /* the uncertainty of ahead_ns; -1: unknown */
 	int64_t spread_ns;   /* by how much the wall clock was set meanwhile */
 	struct et_check et;

@@ -379,7 +379,7 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 	return (struct calls){ c, n };
 }
 
-/* Returns the class of a name of ours: that of their longest related name, so that mul__Tensor is mul_ and not mul; 0: none. */
+/* Returns the class of their longest name related to ours, so that mul__Tensor is mul_ and not mul; 0: none. */
 static uint64_t class_of_ours(const struct spans *theirs, const struct match_name *name)
 {
 	const char *best = NULL;

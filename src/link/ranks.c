@@ -26,7 +26,7 @@ static const char *const functions[] = {
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-/* inftrace's traces have the first reading of the clocks within so many events. */
+/* inftrace's traces have their first clock reading within this many events. */
 #define CLOCK_WITHIN 1000
 #define LOST "lost records"
 #define BUDGET "budget" /* the instant at which function probes are turned off, or on again */

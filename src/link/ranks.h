@@ -40,8 +40,8 @@ struct collective_loss {
 	int64_t from_ns, to_ns;
 };
 
-/* All zero: empty. collectives_read() sorts calls by process and begin, communicators by process, address and time, and losses by time,
- * of which none touches the next. */
+/* All zero: empty. collectives_read() sorts calls by process and begin, communicators by process, address and time, and losses by time;
+ * no loss touches the next. */
 struct collectives {
 	struct collective_call *calls;
 	struct communicator *made;

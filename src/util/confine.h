@@ -9,7 +9,7 @@
 
 #define CONFINE_CAP(cap) (UINT64_C(1) << (cap))
 
-/* Whether this thread has all of the capabilities. */
+/* Whether this thread has all these capabilities. */
 bool confine_has(uint64_t caps);
 
 /* Drops all capabilities of this thread that are not in `keep`. Call it before other threads exist.
@@ -34,7 +34,7 @@ void confine_limit(int resource, uint64_t max);
  */
 int confine_reader(int fd, const char *name);
 
-/* Requests SIGALRM in so many ms; 0: never. */
+/* Requests SIGALRM after ms; 0: never. */
 void confine_time(unsigned int ms);
 
 /* Whether system calls and memory can be limited, too: not with a sanitizer, which needs more of both. */
