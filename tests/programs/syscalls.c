@@ -179,7 +179,7 @@ static void single_run(void)
 
 /* ---- threads ---- */
 
-static int rings[THREADS][2]; /* thread i reads rings[i][0] and writes to that of i + 1 */
+static int rings[THREADS][2]; /* thread i reads rings[i][0] and writes to the ring of thread i + 1 */
 static int done[2];
 static struct section sections[THREADS];
 static atomic_int tids[THREADS];

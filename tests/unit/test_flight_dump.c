@@ -161,7 +161,7 @@ TEST_STORE(test_processes)
 	flight_dump_processes(f, &processes);
 	assert_null(processes.first);
 	flight_dump_end(f);
-	/* process n has n records, of 44,850 */
+	/* process n has n of the 45,150 records */
 	for (uint32_t round = 0; round < 300; round++) {
 		for (uint32_t tgid = 300; tgid > round; tgid--) {
 			rec.h.tgid = tgid;

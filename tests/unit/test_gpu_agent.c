@@ -563,7 +563,7 @@ static void test_flushed(void **state)
 	assert_true(flushed_until() < at);
 	peer_want(&p, 0);
 	assert_true(flushed_until() > at);
-	take_records(16); /* those that do not wait behind it */
+	take_records(16); /* those that do not wait for it */
 	assert_int_equal(p.devices, 1);
 	assert_string_equal(p.about[0].name, "Mock H100");
 	free(t.list);

@@ -448,7 +448,7 @@ TEST(test_longest)
 	EMIT(&o, &f);
 	EMIT(&o, &step);
 	r = perfetto_read(&o);
-	/* the function, the step on its thread's track and on that of steps */
+	/* the function, and the step on its thread's track and on the steps track */
 	assert_int_equal(r->n, 6);
 	reader_free(r);
 }

@@ -658,7 +658,7 @@ enum {
 	GENERATORS,
 };
 
-/* Makes a frame that of a generator or coroutine; returns its address. */
+/* Turns the frame into a generator's or coroutine's; returns the generator. */
 static uint64_t put_generator(const struct python_walk *w, unsigned int i)
 {
 	uint64_t object = OBJECT(GENERATORS + i / 4);

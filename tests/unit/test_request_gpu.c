@@ -66,7 +66,7 @@ static void check_gpu(struct out *o, const char *number, const char *own, const 
 
 enum order {
 	BEFORE,  /* a step's GPU before its rows are looked at */
-	AT_ONCE, /* behind that */
+	AT_ONCE, /* after that */
 	AT_END,
 	ORDERS,
 };

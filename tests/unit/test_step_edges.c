@@ -569,7 +569,7 @@ TEST(test_sampled)
 	assert_int_equal(got[1].r.start, 100);
 	assert_int_equal(got[1].r.first_output, 114);
 	assert_int_equal(got[1].r.last_end, 150); /* it went on after what came off CPU */
-	/* nobody told of its tokens */
+	/* nobody reported its tokens */
 	assert_int_equal(got[2].r.first_output, 110);
 	assert_int_equal(got[2].r.last_end, 170);
 }
@@ -587,7 +587,7 @@ TEST(test_part_of_gap)
 		{ 10, 40, 0, 40, 0, false, 8 + 5, 0 },
 		{ 10, 40, 0, 37, 0, false, 5 + 5, 3 },
 		{ 10, 37, 3, 40, 0, false, 8 + 5, 0 },
-		{ 10, 37, 3, 37, 0, true, 0, 0 }, /* of which kind is unknown */
+		{ 10, 37, 3, 37, 0, true, 0, 0 }, /* unknown of which kind */
 		{ 10, 40, 0, 30, 0, true, 0, 0 }, /* longer than the time itself */
 		{ 10, 39, 0, 40, 0, true, 0, 0 }, /* not all of it is known */
 		{ 50, 0, 0, 0, 2, true, 0, 0 },

@@ -11,7 +11,7 @@
 /* APPNOTE.TXT 6.3 of PKWARE, chapter 4 */
 #define LOCAL_BYTES 30 /* of a header before a member */
 #define ENTRY_BYTES 46 /* of a member, in the directory */
-#define END_BYTES 22   /* behind the directory */
+#define END_BYTES 22   /* after the directory */
 
 static char long_text[LONG_BYTES];
 static char path[64];

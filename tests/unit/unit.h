@@ -21,9 +21,9 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /*
- * TEST(test_name) { ... } is a test, of which `state` is the state, and RUN_TESTS(NULL, NULL) at the end of the file runs all of
- * the file, in their order; its arguments are called before the first and after the last of them. TEST_WITH: with what is called
- * before and after this one.
+ * TEST(test_name) { ... } defines a test with the state `state`. RUN_TESTS(NULL, NULL) at the end of the file runs all of
+ * its tests in order, and calls its arguments before the first and after the last. TEST_WITH: with functions to call before
+ * and after this test.
  */
 #define TEST_WITH(name, set_up, tear_down)                                                                         \
 	static void name(void **state);                                                                            \
