@@ -895,6 +895,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
 
+	chrome_kineto_held(c, true);
 	end_file(c);
 	c->sink.w = w;
 	c->begun = c->loss_named = c->requests_named = false;
@@ -915,12 +916,18 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	clock_instant_now(c);
 }
 
+static void chrome_settled(struct sink *s)
+{
+	chrome_kineto_held((struct chrome_sink *)s, false);
+}
+
 static int chrome_close(struct sink *s, const struct window_totals *t)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
 	int err;
 
 	(void)t;
+	chrome_kineto_held(c, true);
 	request_tracks_finish(c->requests);
 	end_file(c);
 	err = writer_close(c->sink.w);
@@ -938,6 +945,7 @@ static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
 	.mark = chrome_mark,
+	.settled = chrome_settled,
 	.rotate = chrome_rotate,
 	.close = chrome_close,
 };

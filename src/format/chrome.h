@@ -121,6 +121,8 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 /* Kineto's form: a call that may launch something, and an operator, each as it ends. */
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h);
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number);
+/* Writes the kernels and copies that were held for their operator: those whose operator has ended, or for too long; or all. */
+void chrome_kineto_held(struct chrome_sink *c, bool all);
 
 /* Writes both ends of an arrow whose slice was written. */
 struct arrow;

@@ -8,6 +8,7 @@
 #include "format/arrows.h"
 #include "format/chrome.h"
 #include "util/bytes.h"
+#include "util/clock.h"
 
 static void name_device(struct chrome_sink *c, uint32_t device)
 {
@@ -88,6 +89,9 @@ static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 
 #define LAUNCHES (1u << 16)
 #define LAUNCHES_OPEN 64
+/* A kernel often ends before its operator does: it is held until then, or this long, or until more are held. */
+#define HELD_NS UINT64_C(2000000000)
+#define HELD_MAX 1024
 
 struct launch {
 	uint64_t start_ns, op; /* op: the number of the innermost operator around it; 0: none, or it has not ended yet */
@@ -98,6 +102,11 @@ struct kineto_launches {
 	struct launch all[LAUNCHES];        /* by their threads and times */
 	struct launch *open[LAUNCHES_OPEN]; /* the last ones; NULL: its operator is known */
 	unsigned int next;
+	struct {
+		struct rec_gpu r;
+		uint64_t since; /* CLOCK_BOOTTIME */
+	} held[HELD_MAX];
+	unsigned int n_held;
 };
 
 static struct launch *launch_at(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
@@ -130,13 +139,19 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 	}
 }
 
-static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
+/* The launch of a kernel or a copy; NULL: it was not seen. */
+static const struct launch *launch_of(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	const struct launch *at = c->launches ? launch_at(c->launches, r->launch_tid, r->launch_ns) : NULL;
 
-	if (at && at->op && at->tid == r->launch_tid && at->start_ns == r->launch_ns)
-		p = fmt_u64(fmt_lit(p, ",\"External id\":"), at->op);
-	return p;
+	return at && at->tid == r->launch_tid && at->start_ns == r->launch_ns ? at : NULL;
+}
+
+static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
+{
+	const struct launch *at = launch_of(c, r);
+
+	return at && at->op ? fmt_u64(fmt_lit(p, ",\"External id\":"), at->op) : p;
 }
 
 /* Kineto's launch also has the kernel's correlation number. The slice of the driver's function is written before that is
@@ -158,7 +173,7 @@ static void kineto_launch(struct chrome_sink *c, const struct rec_gpu *r)
 	event_end(c, fmt_lit(fmt_launched_by(c, p, r), "}"));
 }
 
-void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
+static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
 	const char *op = gpu_info_operator_name(c->rec.gpu, r->captured_in);
@@ -190,6 +205,41 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 	event_end(c, p);
 	kineto_launch(c, r);
 	add_arrow(c, r);
+}
+
+void chrome_kineto_held(struct chrome_sink *c, bool all)
+{
+	struct kineto_launches *l = c->launches;
+	uint64_t now = l && l->n_held ? clock_boot_ns() : 0;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; l && i < l->n_held; i++) {
+		const struct launch *at = launch_of(c, &l->held[i].r);
+
+		if (all || !at || at->op || now - l->held[i].since >= HELD_NS)
+			write_activity(c, &l->held[i].r);
+		else
+			l->held[n++] = l->held[i];
+	}
+	if (l)
+		l->n_held = n;
+}
+
+void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
+{
+	const struct launch *at = launch_of(c, r);
+	struct kineto_launches *l = c->launches;
+
+	if (!at || at->op) {
+		write_activity(c, r);
+		return;
+	}
+	if (l->n_held == HELD_MAX) {
+		write_activity(c, &l->held[0].r);
+		memmove(l->held, l->held + 1, --l->n_held * sizeof(*l->held));
+	}
+	l->held[l->n_held].r = *r;
+	l->held[l->n_held++].since = clock_boot_ns();
 }
 
 static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)

@@ -75,13 +75,13 @@ static bool jump_target(csh cs, const cs_insn *in, uint64_t *ret_target)
 	*ret_target = (uint64_t)in->detail->x86.operands[0].imm;
 	return true;
 #else
-	for (unsigned int i = 0; i < in->detail->arm64.op_count; i++) {
-		if (in->detail->arm64.operands[i].type == ARM64_OP_IMM) {
-			*ret_target = (uint64_t)in->detail->arm64.operands[i].imm;
-			return true;
-		}
-	}
-	return false;
+	const cs_arm64 *arm = &in->detail->arm64;
+
+	/* the last operand: that of tbz before it is the number of a bit */
+	if (!arm->op_count || arm->operands[arm->op_count - 1].type != ARM64_OP_IMM)
+		return false;
+	*ret_target = (uint64_t)arm->operands[arm->op_count - 1].imm;
+	return true;
 #endif
 }
 

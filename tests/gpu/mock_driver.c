@@ -20,6 +20,7 @@
  *                      turn, then waits for them: mock_parallel()
  *   ops N              N times an operator with two kernels of its own and one of an operator within it, and a kernel of none:
  *                      mock_ops() with mock_outer() and mock_inner()
+ *   op-sleep MS        from now on an operator sleeps before it ends: what it launched is recorded before it
  *   nap MS             a step that sleeps between two kernels: mock_nap()
  *   steps M N NS       M such steps
  *   collectives N      N steps of a kernel, a group of two collectives (libnccl.so.2), and one of its own
@@ -219,6 +220,8 @@ void __attribute__((noinline)) mock_nap(unsigned long ms)
 	cuStreamSynchronize(streams[0]);
 }
 
+static unsigned int op_sleep_ms;
+
 /* What a test may probe as operators. */
 void __attribute__((noinline)) mock_inner(void)
 {
@@ -232,6 +235,7 @@ void __attribute__((noinline)) mock_outer(void)
 	mock_inner();
 	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
 	burn(20000);
+	usleep(1000 * op_sleep_ms);
 }
 
 void __attribute__((noinline)) mock_ops(unsigned long n)
@@ -341,6 +345,8 @@ static void carry_out(char *line)
 		graphs_of_ops(n);
 	else if (!strcmp(word, "step"))
 		mock_step(n, two ? strtoull(two, NULL, 10) : 0);
+	else if (!strcmp(word, "op-sleep"))
+		op_sleep_ms = (unsigned int)n;
 	else if (!strcmp(word, "ops"))
 		mock_ops(n);
 	else if (!strcmp(word, "parallel"))
