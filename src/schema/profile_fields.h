@@ -69,12 +69,12 @@ SHAPE(TOKEN, faults_minor, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, faults_major, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, syscalls, COUNT, REQUIRED, "of the thread, within the step")
 SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below do not)")
-SHAPE(TOKEN, stand_in, TEXT, OPTIONAL, "the function whose call the step is, where that [stands in](engines.md#steps-that-are-not-called) for a step "
-	"of the engine: nothing is known of tokens and requests. Otherwise absent")
+SHAPE(TOKEN, stand_in, TEXT, OPTIONAL, "the function whose call [stands in](engines.md#steps-that-are-not-called) for a step of the engine: tokens "
+	"and requests are unknown. Otherwise absent")
 SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within the step: the times are those of the part within the window, and "
 	"`ts_us` is 0 or slightly more")
 SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times are those up to there")
-SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: those that met its thread at a barrier whose preset names a `group`")
+SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: they met its thread at a barrier whose preset names a `group`")
 SHAPE(TOKEN, stall_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN, stall_us, US, OPTIONAL, "the longest single interval in which the calling thread did not run; absent when it never left the CPU")
 SHAPE(TOKEN, cpus_allowed, POSITIVE, OPTIONAL, "number of CPUs that the calling thread may run on (affinity and cpuset) at the end of the step")
@@ -82,34 +82,34 @@ SHAPE(TOKEN, cpu_limit, THOUSANDTHS, OPTIONAL, "CPUs that the cgroups of the pro
 	"cgroup and those above; absent without a limit")
 SHAPE(TOKEN, stall_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, stall_by_tid, COUNT, OPTIONAL, "who caused it")
-SHAPE(TOKEN, stall_late_us, US, OPTIONAL, "from that wake-up until it ran")
+SHAPE(TOKEN, stall_late_us, US, OPTIONAL, "run queue latency after that wake-up")
 SHAPE(TOKEN, straggler_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_held_us, US, OPTIONAL, "the thread that the calling thread waited for in its longest wait at a barrier, and the length of that wait")
+SHAPE(TOKEN, straggler_held_us, US, OPTIONAL, "the straggler in the calling thread's longest wait at a barrier, and the length of that wait")
 SHAPE(TOKEN, straggler_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN, straggler_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, straggler_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, straggler_by_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_late_us, US, OPTIONAL, "as `stall_*`, of that thread within that wait; absent if it simply had more to do")
+SHAPE(TOKEN, straggler_late_us, US, OPTIONAL, "as `stall_*`, for the straggler within that wait; absent if it simply had more to do")
 SHAPE(TOKEN, behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_us, US, OPTIONAL, "time that the calling thread waited for a CPU (`runnable`) while another thread ran on it, summed by thread, "
 	"the longest first, 8 at most. `idle` and `cpu.max` as above, with tid and pid 0")
-SHAPE(TOKEN, behind_others_us, US, OPTIONAL, "the rest of `runnable`; absent without the rows above, or if it is 0")
+SHAPE(TOKEN, behind_others_us, US, OPTIONAL, "the rest of `runnable`; absent without the rows above, or if 0")
 SHAPE(TOKEN, workers_behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behind_others_us, US, OPTIONAL, "the same over all workers: these sum to `workers_runnable`")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
-SHAPE(TOKEN, tracer_us, US, OPTIONAL, "how much sooner the step would have ended without inftrace, see below; at most its total. Not a stage: it is a "
-	"part of all of them. Absent while it is unknown, and if inftrace runs in a pid namespace")
-SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "of it, the time that the threads of the step waited for a CPU behind inftrace's own")
+SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most its total; see below. Not "
+	"a stage but a part of all of them. Absent while unknown, and if inftrace runs in a pid namespace")
+SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "the part of it in which threads of the step waited for a CPU behind inftrace's own")
 SHAPE(TOKEN, instructions, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, cycles, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, llc_misses, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, ipc, THOUSANDTHS, OPTIONAL, "with `record -e +pmu`: what the calling thread's user code cost the CPU, and the first divided by the "
-	"second ([counters.md](counters.md)). Absent where it is not known")
+SHAPE(TOKEN, ipc, THOUSANDTHS, OPTIONAL, "with `record -e +pmu`: counts of the calling thread's user code, and instructions per cycle "
+	"([counters.md](counters.md)). Absent if unknown")
 SHAPE(TOKEN, cpu_clock_ns, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, page_faults, COUNT, OPTIONAL, "with `--counters software`: instead of these")
 SHAPE(TOKEN, counters_shared, TRUE, OPTIONAL, "`true`: others used the counters for a part of the step: instead of these")
@@ -119,22 +119,22 @@ SHAPE(TOKEN, gpu_copies, COUNT, OPTIONAL, "with `record --gpu`: the device on wh
 	"launched in it, by its number in the recording ([gpu.md](gpu.md)), and how many kernels, and copies and sets, ran within it, on all devices")
 SHAPE(TOKEN, gpu_PART_us, US, OPTIONAL, "what the GPUs did during the step, all devices of the process together, see below; they sum to `total`, to "
 	"the nanosecond. No stages: the CPU's states are beside them")
-SHAPE(TOKEN, gpu_after_us, US, OPTIONAL, "for how long kernels and copies that were launched in the step ran on any device after its end. llama.cpp's "
-	"`llama_decode` returns before the GPU is done, and waits for it when a token is chosen. Absent if it is 0")
-SHAPE(TOKEN, gpu_residual_us, US, OPTIONAL, "times of the devices are known to within this")
+SHAPE(TOKEN, gpu_after_us, US, OPTIONAL, "how long kernels and copies launched in the step ran on any device after its end. llama.cpp's "
+	"`llama_decode` returns before the GPU is done; the wait comes when a token is chosen. Absent if 0")
+SHAPE(TOKEN, gpu_residual_us, US, OPTIONAL, "uncertainty of the devices' times")
 SHAPE(TOKEN, gpu_devices, SEVERAL, OPTIONAL, "how many devices ran something in the step, or had something to run, if more than one")
 SHAPE(TOKEN, gpu_deviceN_kernels, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_copies, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_PART_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_deviceN_after_us, US, OPTIONAL, "if there are several: the same of each of them, by its number; the parts are those that are not 0, "
-	"and sum to `total`, to the nanosecond. Of more than 16 devices, the 16 with the lowest numbers")
+SHAPE(TOKEN, gpu_deviceN_after_us, US, OPTIONAL, "if there are several: the same for each device, by its number; parts that are 0 are absent, and "
+	"the others sum to `total`, to the nanosecond. Of more than 16 devices, the 16 with the lowest numbers")
 SHAPE(TOKEN, gpu_gapN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_ts_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_tid, COUNT, OPTIONAL, "the longest intervals of `gpu_idle_launch_us`, three at most of at least 1 us: their length, begin, and "
 	"the thread that ended them with a launch; if none did before the end of the step, its calling thread")
 SHAPE(TOKEN, gpu_gapN_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL, "what this thread did in that time, by the states of `stage_us`: those that are not 0, which sum to "
-	"`gpu_gap1_us`, and the largest of them; see below")
+SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL, "what this thread did meanwhile, by the states of `stage_us`: the largest state, and all that are not "
+	"0, which sum to `gpu_gap1_us`; see below")
 SHAPE(TOKEN, gpu_gapN_call, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by_tid, COUNT, OPTIONAL, NEXT)
@@ -161,16 +161,16 @@ SHAPE(OP, llc_misses_NAME, COUNT, OPTIONAL, NEXT)
 SHAPE(OP, cpu_clock_ns_NAME, COUNT, OPTIONAL, NEXT)
 SHAPE(OP, page_faults_NAME, COUNT, OPTIONAL, "with `record -e +pmu`: what the calls of each operator cost the CPU, in all threads; with `--counters "
 	"software` `cpu_clock_ns_NAME` and `page_faults_NAME` ([counters.md](counters.md)). Absent where it is not known of any call")
-SHAPE(OP, counted_NAME, COUNT, OPTIONAL, "how many calls these are of, if not of all")
+SHAPE(OP, counted_NAME, COUNT, OPTIONAL, "the number of calls counted, if not all")
 SHAPE(OP, gpu_us, US, OPTIONAL, NEXT)
 SHAPE(OP, g_NAME_us, US, OPTIONAL, NEXT)
-SHAPE(OP, gpu_unattributed_us, US, OPTIONAL, "with `record --gpu`: the time in which kernels ran, that of the kernels of each operator, and that of "
-	"kernels which belong to none; the latter sum to `gpu_us`, to the nanosecond. Absent if it is 0 or not known")
+SHAPE(OP, gpu_unattributed_us, US, OPTIONAL, "with `record --gpu`: the time in which kernels ran, the part of each operator's kernels, and the part "
+	"of kernels without an operator; these sum to `gpu_us`, to the nanosecond. Absent if 0 or unknown")
 SHAPE(OP, f_NAME, TEXT, OPTIONAL, NEXT)
 SHAPE(OP, fs_NAME, SOME_SHARE, OPTIONAL, NEXT)
-SHAPE(OP, s_NAME, POSITIVE, OPTIONAL, "with `-e +samples`: the function in which itself, without what it calls, most samples of the operator's calls "
-	"were, as in `frames` of `stack_prof` but without a line; its share of the samples, from 0 to 1; and the number of samples, without those at "
-	"barriers within the operator")
+SHAPE(OP, s_NAME, POSITIVE, OPTIONAL, "with `-e +samples`: the function with the most self samples in the operator's calls, as in `frames` of "
+	"`stack_prof` but without a line; its share of the samples, from 0 to 1; and the number of samples, without those at barriers within the "
+	"operator")
 STAGE(OP, NAME, PART, OPTIONAL, ELSEWHERE)
 
 /* stack_prof: samples or waits with one stack */
@@ -186,11 +186,11 @@ SHAPE(STACK, op, TEXT, OPTIONAL, "of samples: the operator that the thread was i
 	"call each other. Absent outside of operators, and where the operator had not ended ten seconds after the sample")
 SHAPE(STACK, waker_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(STACK, waker, TEXT, OPTIONAL, NEXT)
-SHAPE(STACK, woken_by, TEXT, OPTIONAL, "of waits that a thread of the targets ended in a system call: the thread, its name, and its function, the "
-	"innermost one in Python or outside of the kernel and the C library. `waker` is `interrupt` where one ended the wait, as when a time was over. "
-	"Absent where neither is known")
+SHAPE(STACK, woken_by, TEXT, OPTIONAL, "of waits that a thread of the targets ended by a system call: the waking thread, its name, and its "
+	"innermost function in Python or outside of the kernel and the C library. `waker` is `interrupt` if one ended the wait, such as a timer's. "
+	"Absent if unknown")
 SHAPE(STACK, samples, POSITIVE, ALWAYS, "how many samples, or waits")
-SHAPE(STACK, stack, COUNT, OPTIONAL, "the number of the stack; absent if it could not be had")
+SHAPE(STACK, stack, COUNT, OPTIONAL, "the number of the stack; absent if none could be taken")
 
 /* graph_prof, sample_prof: a call */
 SHAPE(CALL, call, TEXT, REQUIRED, "the function, as the preset names it")
@@ -239,7 +239,7 @@ SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: so m
 	"an earlier one; absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another "
 	"sequence ends counts as `began_before`")
 SHAPE(SEQUENCE, steps, COUNT, REQUIRED, NEXT)
-SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps that had rows of it, and those of them that had rows of others, too")
+SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps with rows of it, and how many of these also had rows of others")
 SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL, "what `--budget` left out of some step meanwhile (see token_prof): without barriers, waits at them are in "
 	"`cpu` here, too")
 SHAPE(SEQUENCE, mixed, TRUE, OPTIONAL, "`true`: in some of its steps it is not known which rows were whose, or two steps of its context overlapped. "
@@ -251,7 +251,7 @@ SHAPE(SEQUENCE, waitedN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_sequence, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_us, US, OPTIONAL, "the request (its `number`) that it waited for longest, of the time in `others`; `waited2_` ... `waited8_` "
 	"the next ones")
-SHAPE(SEQUENCE, waitedN_ttft_us, US, OPTIONAL, "how much of that was before its first output; absent if nothing")
+SHAPE(SEQUENCE, waitedN_ttft_us, US, OPTIONAL, "the part of it before the first output; absent if 0")
 SHAPE(SEQUENCE, waited_others_us, US, OPTIONAL, "the rest of `others`")
 SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL, "with `record --gpu`: what the GPUs did in `own_prefill`, `own_decode`, `others` and `between`, by "
 	"the parts of `token_prof`, those that are not 0, which add up to it. Absent of a part of which it is not known for some step, or some time between "
