@@ -62,7 +62,7 @@
 	} while (0)
 
 /* The columns of every table of percentiles, in the text and in JSON. */
-#define PERCENTS(X) X(50) X(75) X(90) X(99)
+#define PERCENTS(X) X(50) X(90) X(99)
 
 #define PERCENT_MEMBER(percent) p##percent,
 struct percentiles {

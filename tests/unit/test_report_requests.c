@@ -196,7 +196,7 @@ TEST(test_clients)
 		LINE(p, .event = "socket", .ts = 1000 * i, .prefill = 1, .shape = ",\"joined\":false,\"joined_why\":\"none fits\"");
 	}
 	PROFILE_SAYS(p, ARGV("--slo", "ttft=2s,tpot=50ms", "-"),
-		"  time to first token            16     1.10 s     3.00 s     3.00 s     3.00 s     3.00 s\n",
+		"  time to first token            16     1.10 s     3.00 s     3.00 s     3.00 s\n",
 		"  first step to first token      16     100 ms     100 ms",
 		"  whole request                  16     1.15 s     3.00 s",
 		"  queued                          8     1.00 s     1.00 s",
