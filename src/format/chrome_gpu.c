@@ -88,25 +88,36 @@ static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 /* ---- in Kineto's form: kernels have the number of the operator that launched them ---- */
 
 #define LAUNCHES (1u << 16)
-#define LAUNCHES_OPEN 64
+#define LATEST 256 /* launches and operators: their records may come in another order than they ended */
 /* A kernel often ends before its operator does: it is held until then, or this long, or until more are held. */
 #define HELD_NS UINT64_C(2000000000)
-#define HELD_MAX 1024
+#define HELD_MAX 8192
+#define SETTLED 2 /* calls of settled() after which operators within a known one are known, too */
 
-struct launch {
-	uint64_t start_ns, op; /* op: the number of the innermost operator around it; 0: none, or it has not ended yet */
+struct launched_op {
+	uint64_t start_ns, end_ns, number;
 	uint32_t tid;
 };
 
+struct launch {
+	uint64_t start_ns;
+	uint64_t op, op_start_ns; /* the innermost operator around it that has ended; 0: none */
+	uint32_t tid;
+};
+
+struct held {
+	struct rec_gpu r;
+	uint64_t since;       /* CLOCK_BOOTTIME */
+	unsigned int settled; /* since its operator is known */
+};
+
 struct kineto_launches {
-	struct launch all[LAUNCHES];        /* by their threads and times */
-	struct launch *open[LAUNCHES_OPEN]; /* the last ones; NULL: its operator is known */
-	unsigned int next;
-	struct {
-		struct rec_gpu r;
-		uint64_t since; /* CLOCK_BOOTTIME */
-	} held[HELD_MAX];
-	unsigned int n_held;
+	struct launch all[LAUNCHES]; /* by their threads and times */
+	struct launch *latest[LATEST];
+	struct launched_op ops[LATEST];
+	unsigned int n_latest, n_ops;
+	struct held held[HELD_MAX]; /* the oldest at `first` */
+	unsigned int first, n_held;
 };
 
 static struct launch *launch_at(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
@@ -114,29 +125,44 @@ static struct launch *launch_at(struct kineto_launches *l, uint32_t tid, uint64_
 	return &l->all[(start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 48];
 }
 
+static struct kineto_launches *launches_get(struct chrome_sink *c)
+{
+	if (!c->launches)
+		c->launches = xcalloc(1, sizeof(*c->launches)); /* pages that are never touched are never allocated */
+	return c->launches;
+}
+
+static void launch_in_op(struct launch *l, const struct launched_op *op)
+{
+	if (l->tid != op->tid || l->start_ns < op->start_ns || l->start_ns >= op->end_ns || (l->op && op->start_ns <= l->op_start_ns))
+		return;
+	l->op = op->number;
+	l->op_start_ns = op->start_ns;
+}
+
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 {
+	struct kineto_launches *l;
 	struct launch *at;
 
 	if (!c->rec.kineto)
 		return;
-	if (!c->launches)
-		c->launches = xcalloc(1, sizeof(*c->launches));
-	at = launch_at(c->launches, h->tid, h->start_ns);
+	l = launches_get(c);
+	at = launch_at(l, h->tid, h->start_ns);
 	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
-	c->launches->open[c->launches->next++ % LAUNCHES_OPEN] = at;
+	l->latest[l->n_latest++ % LATEST] = at;
+	for (unsigned int i = 0; i < LATEST; i++)
+		launch_in_op(at, &l->ops[i]);
 }
 
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number)
 {
-	for (unsigned int i = 0; c->launches && i < LAUNCHES_OPEN; i++) {
-		struct launch **at = &c->launches->open[i];
+	struct kineto_launches *l = launches_get(c);
+	struct launched_op *op = &l->ops[l->n_ops++ % LATEST];
 
-		if (!*at || (*at)->tid != h->tid || (*at)->start_ns < h->start_ns)
-			continue;
-		(*at)->op = number;
-		*at = NULL;
-	}
+	*op = (struct launched_op){ h->start_ns, h->start_ns + h->dur_ns, number, h->tid };
+	for (unsigned int i = 0; i < LATEST && l->latest[i]; i++)
+		launch_in_op(l->latest[i], op);
 }
 
 /* The launch of a kernel or a copy; NULL: it was not seen. */
@@ -207,39 +233,49 @@ static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 	add_arrow(c, r);
 }
 
+/* Whether the operator that launched it is known, or will not be. */
+static bool is_due(struct chrome_sink *c, struct held *h, uint64_t now)
+{
+	const struct launch *at = launch_of(c, &h->r);
+
+	return (at && at->op && h->settled++ >= SETTLED) || now - h->since >= HELD_NS;
+}
+
 void chrome_kineto_held(struct chrome_sink *c, bool all)
 {
 	struct kineto_launches *l = c->launches;
-	uint64_t now = l && l->n_held ? clock_boot_ns() : 0;
-	unsigned int n = 0;
+	unsigned int n = l ? l->n_held : 0, left = 0;
+	uint64_t now = n ? clock_boot_ns() : 0;
 
-	for (unsigned int i = 0; l && i < l->n_held; i++) {
-		const struct launch *at = launch_of(c, &l->held[i].r);
+	for (unsigned int i = 0; i < n; i++) {
+		struct held *h = &l->held[(l->first + i) % HELD_MAX];
 
-		if (all || !at || at->op || now - l->held[i].since >= HELD_NS)
-			write_activity(c, &l->held[i].r);
+		if (all || is_due(c, h, now))
+			write_activity(c, &h->r);
 		else
-			l->held[n++] = l->held[i];
+			l->held[(l->first + left++) % HELD_MAX] = *h;
 	}
 	if (l)
-		l->n_held = n;
+		l->n_held = left;
 }
 
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 {
-	const struct launch *at = launch_of(c, r);
-	struct kineto_launches *l = c->launches;
+	struct kineto_launches *l;
+	struct held *h;
 
-	if (!at || at->op) {
+	if (!c->rec.kineto || !r->launch_tid) {
 		write_activity(c, r);
 		return;
 	}
-	if (l->n_held == HELD_MAX) {
-		write_activity(c, &l->held[0].r);
-		memmove(l->held, l->held + 1, --l->n_held * sizeof(*l->held));
+	l = launches_get(c);
+	h = &l->held[(l->first + l->n_held) % HELD_MAX];
+	if (l->n_held++ == HELD_MAX) { /* h is the oldest */
+		write_activity(c, &h->r);
+		l->first = (l->first + 1) % HELD_MAX;
+		l->n_held = HELD_MAX;
 	}
-	l->held[l->n_held].r = *r;
-	l->held[l->n_held++].since = clock_boot_ns();
+	*h = (struct held){ .r = *r, .since = clock_boot_ns() };
 }
 
 static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)
