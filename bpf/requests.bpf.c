@@ -387,9 +387,9 @@ __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 	if (!is_tcp(sk))
 		return read_ns;
 	ticks = (u32)bpf_jiffies64() - BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ack.lrcvtime);
-	late = ticks * tick_ns;
-	if (age + tick_ns < late || age > late + tick_ns)
-		age = ticks > 1 ? late : 0;
+	late = ticks ? (ticks - 1) * tick_ns : 0; /* at least, and less than two ticks more */
+	if (age < late || age > late + 2 * tick_ns)
+		age = late;
 	return read_ns > stats.start_ns + age ? read_ns - age : stats.start_ns;
 }
 

@@ -39,7 +39,8 @@ class Check:
         self.near(name, "prompt_ms", ttft, timings["prompt_ms"])
         self.near(name, "predicted_ms", (stage["total"] - stage["queued"]) / 1000 - ttft, timings["predicted_ms"])
         client_ms = (client["first"] - client["sent"]) / 1e6
-        self.require(name, "first token", stage["ttft_client"] / 1000 <= client_ms,
+        # a client may have read what the call of the server that wrote it has not returned from
+        self.require(name, "first token", stage["ttft_client"] / 1000 <= client_ms + max(10, 0.05 * client_ms),
                      f"{stage['ttft_client'] / 1000:.3f} ms, the client waited {client_ms:.3f}")
         return stage["ttft_client"] / 1000, client_ms - client["delayed"] / 1e6
 
