@@ -50,27 +50,31 @@ static const struct {
 	{ SYS_close, REQUEST_CALL_CLOSE, MESSAGE_CALL_NONE },
 };
 
-/* Passes the requests in progress to the callback, once nothing adds to the map any more. -errno. The record is
- * the first member of a connection. */
+/* Passes the requests in progress to the callback. The record is the first member of a connection. All at once: from one key to the
+ * next, a connection that ends would begin the walk anew. -errno. */
 static int requests_left(int connections_fd, record_cb cb, void *arg)
 {
 	struct bpf_map_info info = {};
-	uint32_t len = sizeof(info);
-	uint64_t key, *before = NULL;
-	struct rec_request *r;
-	void *value;
+	uint32_t len = sizeof(info), n, batch;
+	char *keys, *values;
+	int err;
 
 	if (bpf_obj_get_info_by_fd(connections_fd, &info, &len))
 		return -errno;
-	r = value = xmalloc(info.value_size);
-	for (; !bpf_map_get_next_key(connections_fd, before, &key); before = &key) {
-		if (bpf_map_lookup_elem(connections_fd, &key, value) || !r->reads)
-			continue;
+	n = info.max_entries;
+	keys = xcalloc(n, info.key_size);
+	values = xcalloc(n, info.value_size);
+	err = bpf_map_lookup_batch(connections_fd, NULL, &batch, keys, values, &n, NULL) ? -errno : 0;
+	for (uint32_t i = 0; (!err || err == -ENOENT) && i < n; i++) {
+		struct rec_request *r = (struct rec_request *)(values + (size_t)i * info.value_size);
+
 		r->h.flags |= r->writes ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
-		cb(&r->h, sizeof(*r), arg);
+		if (r->reads)
+			cb(&r->h, sizeof(*r), arg);
 	}
-	free(value);
-	return 0;
+	free(keys);
+	free(values);
+	return err == -ENOENT ? 0 : err;
 }
 
 #define TRACEPOINT "tp_btf/"
