@@ -363,7 +363,8 @@ static __always_inline u32 stream_family(struct file *file)
 	return family == AF_INET || family == AF_INET6 || family == AF_UNIX ? family : 0;
 }
 
-/* Notes when the last packet of a connection that is read came. Only once in a call: most kernels set it to now afterwards. */
+/* Notes when the last packet of a connection that is read came. Only once in a call: until 6.18 at least,
+ * tcp_rcv_space_adjust() in net/ipv4/tcp_input.c then sets it to now. */
 SEC("?tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(requests_packet, struct sock *sk)
 {

@@ -126,7 +126,6 @@ static struct join_socket socket_of(const struct pairs *p, const struct rec_requ
 	return (struct join_socket){
 		.tgid = r->h.tgid,
 		.chunks = r->chunks,
-		.came = r->h.start_ns,
 		.start = r->read_ns,
 		.first = r->first_chunk_ns,
 		.last = r->h.start_ns + r->h.dur_ns,

@@ -107,6 +107,47 @@ TEST_WITH(test_no_slice, set_up, tear_down)
 	chrome_done(&o);
 }
 
+static void emit_call(struct out *o, uint32_t probe, uint64_t from, uint64_t to)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, probe) };
+
+	r.h.start_ns = START + from;
+	r.h.dur_ns = to - from;
+	sink_record(o->s, &r.h, REC_FUNCTION_SIZE(1));
+}
+
+/* In Kineto's form a kernel has the number of the innermost operator around its launch, in whatever order their records come. */
+TEST_WITH(test_kineto, set_up, tear_down)
+{
+	static const uint64_t launches[] = { 12000, 30000, 60000 };
+	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID };
+	struct out o;
+
+	add_probe("op", ROLE_OP, PROBE_F_SPAN, NULL, "u64 arg1");
+	rec.kineto = true;
+	chrome_open(&o);
+	rec.kineto = false;
+	gpu_info_track(info, &(struct gpu_track){ .tgid = PID }, START, START, &kernel.track);
+	for (uint32_t i = 0; i < 3; i++) {
+		kernel.correlation = 11 + i;
+		kernel.launch_ns = START + launches[i];
+		kernel.launched_ns = kernel.launch_ns + 1000;
+		EMIT(&o, &kernel);
+	}
+	emit_call(&o, 2, 10000, 20000); /* the 4th record */
+	emit_call(&o, 1, launches[0], launches[0] + 1000);
+	emit_call(&o, 1, launches[2], launches[2] + 1000);
+	emit_call(&o, 2, 40000, 50000);
+	emit_call(&o, 1, launches[1], launches[1] + 1000);
+	emit_call(&o, 2, 25000, 55000); /* the 9th */
+	assert_int_equal(o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"correlation\":11,\"External id\":4,"));
+	assert_non_null(strstr(o.text, "\"correlation\":12,\"External id\":9,"));
+	assert_non_null(strstr(o.text, "\"correlation\":13,\"pid\""));
+	profile_done(&o);
+}
+
 /* Each of several devices is reported. */
 TEST_WITH(test_devices, set_up, tear_down)
 {
