@@ -32,7 +32,7 @@ void arrows_reset(struct arrows *a)
 	memset(a, 0, sizeof(*a));
 }
 
-static size_t hash(uint32_t tid, uint64_t slice_ns)
+static size_t slice_hash(uint32_t tid, uint64_t slice_ns)
 {
 	/* 2^64 / golden ratio: the upper bits are mixed best */
 	return (size_t)(((slice_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull) >> 40);
@@ -40,16 +40,16 @@ static size_t hash(uint32_t tid, uint64_t slice_ns)
 
 void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t track)
 {
-	struct slice *set = a->written[hash(tid, slice_ns) % SETS];
+	struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
 
 	memmove(set + 1, set, (WAYS - 1) * sizeof(*set));
 	set[0] = (struct slice){ slice_ns, tid, track };
 }
 
 /* Returns whether the slice was written, and then sets the track. */
-static bool is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
+static bool slice_is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
 {
-	const struct slice *set = a->written[hash(tid, slice_ns) % SETS];
+	const struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
 
 	for (int i = 0; i < WAYS; i++) {
 		if (set[i].start_ns == slice_ns && set[i].tid == tid) {
@@ -62,7 +62,7 @@ static bool is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, 
 
 bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow *ret_arrow)
 {
-	size_t place = hash(tid, slice_ns);
+	size_t place = slice_hash(tid, slice_ns);
 
 	for (int i = 0; i < PROBES; i++) {
 		struct arrow *w = &a->waiting[(place + (size_t)i) % WAITING];
@@ -78,10 +78,10 @@ bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow
 
 bool arrows_add(struct arrows *a, struct arrow *arrow)
 {
-	size_t place = hash(arrow->waker_tid, arrow->slice_ns);
+	size_t place = slice_hash(arrow->waker_tid, arrow->slice_ns);
 	struct arrow *oldest = &a->waiting[place % WAITING];
 
-	if (is_written(a, arrow->waker_tid, arrow->slice_ns, &arrow->waker_track))
+	if (slice_is_written(a, arrow->waker_tid, arrow->slice_ns, &arrow->waker_track))
 		return true;
 	for (int i = 0; i < PROBES; i++) {
 		struct arrow *w = &a->waiting[(place + (size_t)i) % WAITING];

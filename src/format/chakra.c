@@ -57,7 +57,7 @@ static void step_drop(struct chakra *c, struct kept_step *k)
 	thread_map_remove(&c->steps, k);
 }
 
-static void take_node(struct chakra *c, const struct rec_node *r)
+static void chakra_take_node(struct chakra *c, const struct rec_node *r)
 {
 	const struct node_fields *f = &c->rec.probes->specs[r->h.id].node;
 	struct kept_step *k;
@@ -79,14 +79,14 @@ static void take_node(struct chakra *c, const struct rec_node *r)
 }
 
 /* Returns the call's operator if its first argument names it as the nodes do; else ET_NO_OP. */
-static uint32_t op_of(const struct probe_spec *s, const struct rec_function *r)
+static uint32_t call_operator(const struct probe_spec *s, const struct rec_function *r)
 {
 	if (!s->nargs || !s->args[0].names || s->misfits & 1)
 		return ET_NO_OP;
 	return (uint32_t)r->vals[0];
 }
 
-static void take_comm(struct chakra *c, const struct rec_function *r, const struct et_comm *m)
+static void chakra_take_comm(struct chakra *c, const struct rec_function *r, const struct et_comm *m)
 {
 	struct kept_step *k = r->step ? thread_map_get(&c->steps, r->step) : NULL;
 
@@ -100,7 +100,7 @@ static void take_comm(struct chakra *c, const struct rec_function *r, const stru
 	}
 }
 
-static void take_call(struct chakra *c, const struct rec_function *r)
+static void chakra_take_call(struct chakra *c, const struct rec_function *r)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	struct kept_step *k;
@@ -108,7 +108,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	struct et_comm comm;
 
 	if (s->role == ROLE_TRANSFER && !c->rec.kineto && et_comm_read(s, r, &comm)) {
-		take_comm(c, r, &comm);
+		chakra_take_comm(c, r, &comm);
 		return;
 	}
 	if (s->role != ROLE_OP || !(s->flags & (PROBE_F_BEGIN | PROBE_F_SPAN)) || !r->step)
@@ -125,7 +125,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 		.start_ns = r->h.start_ns,
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.tid = r->h.tid,
-		.op = op_of(s, r),
+		.op = call_operator(s, r),
 		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
 		.declared = s->declared,
 		.number = request_feed_number(c->rec.requests),
@@ -136,7 +136,7 @@ static void take_call(struct chakra *c, const struct rec_function *r)
 	c->n_calls++;
 }
 
-static void take_step(struct chakra *c, const struct rec_step *r)
+static void chakra_take_step(struct chakra *c, const struct rec_step *r)
 {
 	struct kept_step *k = thread_map_get(&c->steps, r->number + 1);
 
@@ -159,11 +159,11 @@ static void chakra_record(struct sink *s, const struct rec_hdr *rec, size_t size
 	if (rec->id >= c->rec.probes->n)
 		return;
 	if (rec->kind == REC_NODE && size >= REC_NODE_SIZE(((const struct rec_node *)rec)->n))
-		take_node(c, (const struct rec_node *)rec);
+		chakra_take_node(c, (const struct rec_node *)rec);
 	else if (rec->kind == REC_FUNCTION)
-		take_call(c, (const struct rec_function *)rec);
+		chakra_take_call(c, (const struct rec_function *)rec);
 	else if (rec->kind == REC_STEP)
-		take_step(c, (const struct rec_step *)rec);
+		chakra_take_step(c, (const struct rec_step *)rec);
 }
 
 /* A step that has not ended also reports its losses in its own record. */
@@ -178,7 +178,7 @@ static void chakra_loss(struct sink *s, const struct loss *l)
 		k->s.incomplete = true;
 }
 
-static struct last_node *last_of(struct chakra *c, uint32_t tid)
+static struct last_node *chakra_last_node(struct chakra *c, uint32_t tid)
 {
 	struct last_node *l;
 
@@ -211,7 +211,7 @@ static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
 	uint64_t end_ns = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		struct last_node *l = last_of(c, k->s.calls[i].tid);
+		struct last_node *l = chakra_last_node(c, k->s.calls[i].tid);
 
 		end_ns = k->s.calls[i].end_ns > end_ns ? k->s.calls[i].end_ns : end_ns;
 		if (l->thread)
@@ -223,18 +223,18 @@ static void begin_json(struct chakra *c, const struct kept_step *k, size_t n)
 	et_json_end(c->sink.w, c->pid, end_ns - c->rec.start_boot_ns + c->rec.start_mono_ns);
 }
 
-static char *write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
+static char *chakra_write_call(struct chakra *c, const struct et_call *call, const struct et_context *context)
 {
 	uint64_t thread;
 
 	if (!c->rec.kineto)
 		return et_write_call(writer_reserve(c->sink.w), call, context);
-	thread = last_of(c, call->tid)->thread; /* 0: more threads than are kept */
+	thread = chakra_last_node(c, call->tid)->thread; /* 0: more threads than are kept */
 	return et_json_call(writer_reserve(c->sink.w), call, thread ? thread : ET_JSON_ROOT);
 }
 
 /* Writes calls that are operators by themselves; returns their number. */
-static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
+static size_t chakra_write_calls(struct chakra *c, struct kept_step *k, uint64_t before, const struct et_context *context)
 {
 	size_t n = k->s.n_calls && k->s.calls[0].name ? k->s.n_calls : 0;
 
@@ -244,13 +244,13 @@ static size_t write_calls(struct chakra *c, struct kept_step *k, uint64_t before
 		begin_json(c, k, n);
 	et_calls_resolve(&k->s, c->next_id, before);
 	for (size_t i = 0; i < n; i++)
-		writer_commit(c->sink.w, write_call(c, &k->s.calls[i], context));
+		writer_commit(c->sink.w, chakra_write_call(c, &k->s.calls[i], context));
 	return n;
 }
 
-static void write_step(struct chakra *c, struct kept_step *k)
+static void chakra_write_step(struct chakra *c, struct kept_step *k)
 {
-	struct last_node *last = last_of(c, k->tid);
+	struct last_node *last = chakra_last_node(c, k->tid);
 	size_t n = k->s.n_nodes;
 	struct et_context context = {
 		.real_ns = c->rec.start_real_ns - c->rec.start_boot_ns,
@@ -270,7 +270,7 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	c->n_nodes -= n - k->s.n_nodes;
 	for (size_t i = 0; i < k->s.n_nodes; i++)
 		writer_commit(c->sink.w, et_write_node(writer_reserve(c->sink.w), &k->s.nodes[i], &context));
-	n = k->s.n_nodes + write_calls(c, k, last->id, &context);
+	n = k->s.n_nodes + chakra_write_calls(c, k, last->id, &context);
 	et_comms_resolve(&k->s, c->next_id + n, last->id);
 	for (size_t i = 0; i < k->s.n_comms; i++)
 		writer_commit(c->sink.w, et_write_comm(writer_reserve(c->sink.w), &k->s.comms[i], &context));
@@ -282,7 +282,7 @@ static void write_step(struct chakra *c, struct kept_step *k)
 	c->written++;
 }
 
-static int by_number(const struct thread_entry *a, const struct thread_entry *b)
+static int steps_by_number(const struct thread_entry *a, const struct thread_entry *b)
 {
 	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
@@ -292,12 +292,12 @@ static void chakra_settled(struct sink *s)
 	struct chakra *c = (struct chakra *)s;
 	struct kept_step *k, *next;
 
-	HASH_SORT(c->steps.first, by_number);
+	HASH_SORT(c->steps.first, steps_by_number);
 	for (k = thread_map_next(&c->steps, NULL); k; k = next) {
 		next = thread_map_next(&c->steps, k);
 		if (!k->rounds || k->rounds++ <= ROUNDS)
 			continue;
-		write_step(c, k);
+		chakra_write_step(c, k);
 		step_drop(c, k);
 	}
 }
@@ -308,10 +308,10 @@ static int chakra_close(struct sink *s, const struct window_totals *t)
 	struct kept_step *k;
 	int err;
 
-	HASH_SORT(c->steps.first, by_number);
+	HASH_SORT(c->steps.first, steps_by_number);
 	while ((k = thread_map_next(&c->steps, NULL))) {
 		if (k->rounds)
-			write_step(c, k);
+			chakra_write_step(c, k);
 		else
 			c->left_out++;
 		step_drop(c, k);

@@ -64,14 +64,14 @@ bool et_node_read(const struct rec_node *r, const struct node_fields *f, struct 
 
 /* ---- times ---- */
 
-static int by_seen(const void *a, const void *b)
+static int nodes_by_seen(const void *a, const void *b)
 {
 	const struct et_node *x = a, *y = b;
 
 	return x->seen_ns < y->seen_ns ? -1 : x->seen_ns > y->seen_ns;
 }
 
-static int by_thread(const void *a, const void *b)
+static int calls_by_thread(const void *a, const void *b)
 {
 	const struct et_call *x = a, *y = b;
 
@@ -83,7 +83,7 @@ static int by_thread(const void *a, const void *b)
 }
 
 /* The calls of one thread. */
-static struct et_call *calls_of(const struct et_step *s, uint32_t tid, size_t *ret_n)
+static struct et_call *step_thread_calls(const struct et_step *s, uint32_t tid, size_t *ret_n)
 {
 	size_t from = 0, to;
 
@@ -97,7 +97,7 @@ static struct et_call *calls_of(const struct et_step *s, uint32_t tid, size_t *r
 
 /* All threads of an engine call the same operators in the same order, so the nth call of each thread is the nth operator,
  * which ends with the last of these calls. Threads with another number of calls are left out. */
-static uint64_t last_end(const struct et_step *s, size_t nth, size_t n_calls, uint64_t end)
+static uint64_t calls_last_end(const struct et_step *s, size_t nth, size_t n_calls, uint64_t end)
 {
 	size_t to;
 
@@ -110,7 +110,7 @@ static uint64_t last_end(const struct et_step *s, size_t nth, size_t n_calls, ui
 	return end;
 }
 
-static bool needs(const struct et_node *n, const struct et_node *other)
+static bool node_has_source(const struct et_node *n, const struct et_node *other)
 {
 	for (unsigned int i = 0; i < n->n_sources; i++) {
 		if (n->sources[i].addr == other->t.addr)
@@ -123,7 +123,7 @@ static bool needs(const struct et_node *n, const struct et_node *other)
 static void order_nodes(struct et_node *nodes, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
-		for (size_t k = i; k && needs(&nodes[k - 1], &nodes[k]); k--) {
+		for (size_t k = i; k && node_has_source(&nodes[k - 1], &nodes[k]); k--) {
 			struct et_node swapped = nodes[k];
 
 			nodes[k] = nodes[k - 1];
@@ -144,7 +144,7 @@ static void time_nodes(const struct et_step *s, struct et_node *nodes, size_t n,
 		return;
 	last->timed = true;
 	last->start_ns = c->start_ns;
-	last->dur_ns = last_end(s, nth, n_calls, c->end_ns) - c->start_ns;
+	last->dur_ns = calls_last_end(s, nth, n_calls, c->end_ns) - c->start_ns;
 	for (size_t i = 0; i + 1 < n; i++) {
 		nodes[i].timed = true;
 		nodes[i].start_ns = c->start_ns;
@@ -164,8 +164,8 @@ static void time_step(struct et_step *s)
 
 	if (!s->n_nodes)
 		return;
-	qsort(s->calls, s->n_calls, sizeof(*s->calls), by_thread);
-	calls = calls_of(s, s->nodes[0].tid, &n_calls);
+	qsort(s->calls, s->n_calls, sizeof(*s->calls), calls_by_thread);
+	calls = step_thread_calls(s, s->nodes[0].tid, &n_calls);
 	if (!n_calls)
 		return;
 	before = s->nodes[0].seen_ns < calls[0].start_ns;
@@ -183,7 +183,7 @@ static void time_step(struct et_step *s)
 
 /* Some operators are called even for results without elements, such as the outputs of a part of a batch that has none; most
  * are not. */
-static void drop_empty(struct et_step *s)
+static void drop_empty_calls(struct et_step *s)
 {
 	size_t n = 0;
 
@@ -202,7 +202,7 @@ static void drop_empty(struct et_step *s)
 
 void et_calls_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {
-	qsort(s->calls, s->n_calls, sizeof(*s->calls), by_thread);
+	qsort(s->calls, s->n_calls, sizeof(*s->calls), calls_by_thread);
 	for (size_t i = 0; i < s->n_calls; i++) {
 		struct et_call *c = &s->calls[i], *last = i && c[-1].tid == c->tid ? &c[-1] : NULL, *outer = last;
 
@@ -232,7 +232,7 @@ struct results {
 	struct result *by_addr, *by_view;
 };
 
-static uint64_t find(const struct result *in, uint64_t addr)
+static uint64_t result_find_id(const struct result *in, uint64_t addr)
 {
 	struct result *r = NULL;
 
@@ -241,7 +241,7 @@ static uint64_t find(const struct result *in, uint64_t addr)
 	return r ? r->id : 0;
 }
 
-static void put(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
+static void result_put_id(struct results *rs, struct result **in, uint64_t addr, uint64_t id)
 {
 	struct result *r = NULL;
 
@@ -256,7 +256,7 @@ static void put(struct results *rs, struct result **in, uint64_t addr, uint64_t 
 	HASH_ADD(hh, *in, addr, sizeof(r->addr), r);
 }
 
-static void add_once(uint64_t *list, unsigned int *n, uint64_t id)
+static void ids_add_once(uint64_t *list, unsigned int *n, uint64_t id)
 {
 	for (unsigned int i = 0; i < *n; i++) {
 		if (list[i] == id)
@@ -270,36 +270,36 @@ static void add_once(uint64_t *list, unsigned int *n, uint64_t id)
  * since no function is called for views and reshapes. Memory that outlives a step, such as a KV cache, is no result: an
  * operator that wrote to it in this step becomes a control dependency.
  */
-static void depend(struct et_node *n, const struct et_tensor *source, const struct results *rs)
+static void node_add_dependency(struct et_node *n, const struct et_tensor *source, const struct results *rs)
 {
-	uint64_t id = find(rs->by_addr, source->addr), written;
+	uint64_t id = result_find_id(rs->by_addr, source->addr), written;
 
 	if (!id)
-		id = find(rs->by_addr, source->source);
-	written = find(rs->by_view, source->view ? source->view : source->addr);
-	if (!id && find(rs->by_addr, source->view)) {
-		id = find(rs->by_addr, source->view);
+		id = result_find_id(rs->by_addr, source->source);
+	written = result_find_id(rs->by_view, source->view ? source->view : source->addr);
+	if (!id && result_find_id(rs->by_addr, source->view)) {
+		id = result_find_id(rs->by_addr, source->view);
 		if (written > id)
 			id = written;
 	}
 	if (id)
-		add_once(n->data, &n->n_data, id);
+		ids_add_once(n->data, &n->n_data, id);
 	else if (written)
-		add_once(n->control, &n->n_control, written);
+		ids_add_once(n->control, &n->n_control, written);
 }
 
-static void resolve(struct et_step *s, struct results *rs, uint64_t before)
+static void step_resolve_nodes(struct et_step *s, struct results *rs, uint64_t before)
 {
 	for (size_t i = 0; i < s->n_nodes; i++) {
 		struct et_node *n = &s->nodes[i];
 
 		for (unsigned int k = 0; k < n->n_sources; k++)
-			depend(n, &n->sources[k], rs);
+			node_add_dependency(n, &n->sources[k], rs);
 		if (before && !n->n_data && !n->n_control)
 			n->control[n->n_control++] = before;
-		put(rs, &rs->by_addr, n->t.addr, n->id);
+		result_put_id(rs, &rs->by_addr, n->t.addr, n->id);
 		if (n->t.view)
-			put(rs, &rs->by_view, n->t.view, n->id);
+			result_put_id(rs, &rs->by_view, n->t.view, n->id);
 	}
 }
 
@@ -307,15 +307,15 @@ void et_step_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {
 	struct results rs = { .list = xcalloc(s->n_nodes ? 2 * s->n_nodes : 1, sizeof(*rs.list)) };
 
-	qsort(s->nodes, s->n_nodes, sizeof(*s->nodes), by_seen);
+	qsort(s->nodes, s->n_nodes, sizeof(*s->nodes), nodes_by_seen);
 	time_step(s);
-	drop_empty(s);
+	drop_empty_calls(s);
 	for (size_t i = 0; i < s->n_nodes; i++) {
 		s->nodes[i].id = id + i;
 		if (s->nodes[i].fused_into)
 			s->nodes[i].fused_into += id + i;
 	}
-	resolve(s, &rs, before);
+	step_resolve_nodes(s, &rs, before);
 	HASH_CLEAR(hh, rs.by_addr);
 	HASH_CLEAR(hh, rs.by_view);
 	free(rs.list);
@@ -369,7 +369,7 @@ bool et_comm_read(const struct probe_spec *s, const struct rec_function *r, stru
 	return true;
 }
 
-static int by_start(const void *a, const void *b)
+static int comms_by_start(const void *a, const void *b)
 {
 	const struct et_comm *x = a, *y = b;
 
@@ -379,7 +379,7 @@ static int by_start(const void *a, const void *b)
 void et_comms_resolve(struct et_step *s, uint64_t id, uint64_t before)
 {
 	if (s->n_comms)
-		qsort(s->comms, s->n_comms, sizeof(*s->comms), by_start);
+		qsort(s->comms, s->n_comms, sizeof(*s->comms), comms_by_start);
 	for (size_t i = 0; i < s->n_comms; i++) {
 		struct et_comm *c = &s->comms[i];
 		size_t last = i;

@@ -81,7 +81,7 @@ char *et_write_metadata(char *p, const char *engine)
 	return proto_close(begin, p);
 }
 
-static char *packed(char *p, uint32_t field, const uint64_t *ids, unsigned int n)
+static char *write_packed_ids(char *p, uint32_t field, const uint64_t *ids, unsigned int n)
 {
 	char *mark;
 
@@ -142,8 +142,8 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 	p = proto_u64(p, NODE_ID, n->id);
 	p = proto_text(p, NODE_NAME, name, strlen(name));
 	p = proto_u64(p, NODE_TYPE, COMP_NODE);
-	p = packed(p, NODE_CTRL_DEPS, n->control, n->n_control);
-	p = packed(p, NODE_DATA_DEPS, n->data, n->n_data);
+	p = write_packed_ids(p, NODE_CTRL_DEPS, n->control, n->n_control);
+	p = write_packed_ids(p, NODE_DATA_DEPS, n->data, n->n_data);
 	if (n->timed) {
 		p = proto_u64(p, NODE_START_MICROS, (n->start_ns + c->real_ns) / 1000);
 		p = proto_u64(p, NODE_DURATION_MICROS, (n->dur_ns + 500) / 1000);
@@ -216,7 +216,7 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 	p = proto_u64(p, NODE_ID, call->id);
 	p = proto_text(p, NODE_NAME, name, len);
 	p = proto_u64(p, NODE_TYPE, COMP_NODE);
-	p = packed(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
+	p = write_packed_ids(p, NODE_CTRL_DEPS, after, (call->after != 0) + (call->parent && call->parent != call->after));
 	p = proto_u64(p, NODE_START_MICROS, (call->start_ns + c->real_ns) / 1000);
 	if (call->end_ns > call->start_ns) {
 		p = proto_u64(p, NODE_DURATION_MICROS, (call->own_ns + 500) / 1000);
@@ -253,7 +253,7 @@ char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c
 	p = proto_u64(p, NODE_ID, m->id);
 	p = proto_text(p, NODE_NAME, m->name, strlen(m->name));
 	p = proto_u64(p, NODE_TYPE, m->node_type);
-	p = packed(p, NODE_CTRL_DEPS, &m->after, m->after != 0);
+	p = write_packed_ids(p, NODE_CTRL_DEPS, &m->after, m->after != 0);
 	p = proto_u64(p, NODE_START_MICROS, (m->start_ns + c->real_ns) / 1000);
 	p = attr_u64(p, NODE_ATTR, "is_cpu_op", ATTR_BOOL, false);
 	if (m->node_type == COLL_NODE)
@@ -279,14 +279,14 @@ char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c
 #define THREAD_NAME "[pytorch|profiler|execution_trace|thread]"
 #define SCOPE_USER 7 /* RecordScope: not a function */
 
-static char *attr(char *p, const char *name, const char *type, uint64_t v)
+static char *json_write_attr(char *p, const char *name, const char *type, uint64_t v)
 {
 	p = fmt_str(fmt_lit(p, ",{\"name\":\""), name, strlen(name));
 	p = fmt_str(fmt_lit(p, "\",\"type\":\""), type, strlen(type));
 	return fmt_lit(fmt_u64(fmt_lit(p, "\",\"value\":"), v), "}");
 }
 
-static char *node(char *p, uint64_t id, const char *name, size_t len, uint64_t parent, const struct et_call *c)
+static char *json_write_node(char *p, uint64_t id, const char *name, size_t len, uint64_t parent, const struct et_call *c)
 {
 	p = fmt_u64(fmt_lit(p, "{\"id\":"), id);
 	p = fmt_json_str(fmt_lit(p, ",\"name\":"), name, len);
@@ -296,11 +296,11 @@ static char *node(char *p, uint64_t id, const char *name, size_t len, uint64_t p
 	p = et_write_inputs(fmt_lit(p, ",\"types\":"), c, ET_TYPES);
 	p = fmt_lit(p, "},\"outputs\":{\"values\":[],\"shapes\":[],\"types\":[]},\"attrs\":[");
 	p = fmt_lit(p, "{\"name\":\"seq_id\",\"type\":\"int64\",\"value\":-1}");
-	p = attr(p, "rf_id", "uint64", c->number);
-	p = attr(p, "fw_parent", "uint64", 0);
-	p = attr(p, "scope", "uint64", c->name ? 0 : SCOPE_USER);
-	p = attr(p, "tid", "uint64", c->tid);
-	p = attr(p, "fw_tid", "uint64", 0);
+	p = json_write_attr(p, "rf_id", "uint64", c->number);
+	p = json_write_attr(p, "fw_parent", "uint64", 0);
+	p = json_write_attr(p, "scope", "uint64", c->name ? 0 : SCOPE_USER);
+	p = json_write_attr(p, "tid", "uint64", c->tid);
+	p = json_write_attr(p, "fw_tid", "uint64", 0);
 	p = fmt_lit(p, ",{\"name\":\"op_schema\",\"type\":\"string\",\"value\":");
 	p = c->declared ? fmt_json_str(p, c->declared, strlen(c->declared)) : fmt_lit(p, "\"\"");
 	return fmt_lit(p, "}]}");
@@ -316,7 +316,7 @@ char *et_json_begin(char *p, uint64_t real_ns, uint64_t mono_ns)
 		strftime(date, sizeof(date), "%F %T", &tm);
 	p = fmt_json_str(fmt_lit(p, "{\"schema\":\"" SCHEMA "\",\"time\":"), date, strlen(date));
 	p = fmt_lit(fmt_u64(fmt_lit(p, ",\"start_ts\":"), mono_ns / 1000), ",\"nodes\":[\n");
-	return node(p, ET_JSON_ROOT, ROOT_NAME, strlen(ROOT_NAME), ET_JSON_ROOT, &(struct et_call){ 0 });
+	return json_write_node(p, ET_JSON_ROOT, ROOT_NAME, strlen(ROOT_NAME), ET_JSON_ROOT, &(struct et_call){ 0 });
 }
 
 void et_json_end(struct writer *w, uint32_t pid, uint64_t mono_ns)
@@ -328,7 +328,7 @@ void et_json_end(struct writer *w, uint32_t pid, uint64_t mono_ns)
 
 char *et_json_thread(char *p, uint64_t id, uint32_t tid)
 {
-	return node(fmt_lit(p, ",\n"), id, THREAD_NAME, strlen(THREAD_NAME), ET_JSON_ROOT, &(struct et_call){ .tid = tid });
+	return json_write_node(fmt_lit(p, ",\n"), id, THREAD_NAME, strlen(THREAD_NAME), ET_JSON_ROOT, &(struct et_call){ .tid = tid });
 }
 
 char *et_json_call(char *p, const struct et_call *c, uint64_t thread)
@@ -336,5 +336,5 @@ char *et_json_call(char *p, const struct et_call *c, uint64_t thread)
 	size_t len;
 	const char *name = operator_name(c->declared, c->name, &len);
 
-	return node(fmt_lit(p, ",\n"), c->id, name, len, c->parent ? c->parent : thread, c);
+	return json_write_node(fmt_lit(p, ",\n"), c->id, name, len, c->parent ? c->parent : thread, c);
 }

@@ -27,7 +27,7 @@
 #define REST_MAX (512 + FMT_JSON_STR_MAX(STACK_TEXT_MAX)) /* bytes of an event besides its name and frames */
 
 /* Innermost first. What does not fit is cut at the outer end. */
-static char *add_frames(char *p, const char *end, const struct stacks *s, uint32_t stack)
+static char *fmt_stack_frames(char *p, const char *end, const struct stacks *s, uint32_t stack)
 {
 	char text[STACK_TEXT_MAX];
 	const uint32_t *frames;
@@ -69,7 +69,7 @@ static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 	if (r->step)
 		p = fmt_u32(fmt_lit(p, ",\"step\":"), r->step - 1);
 	p = fmt_lit(p, ",\"stack\":[");
-	p = add_frames(p, begin + WRITER_EVENT_MAX - REST_MAX, c->rec.stacks, r->stack);
+	p = fmt_stack_frames(p, begin + WRITER_EVENT_MAX - REST_MAX, c->rec.stacks, r->stack);
 	*p++ = ']';
 	args_end(c, p, &at);
 }
@@ -77,7 +77,7 @@ static void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 /* ---- metadata ---- */
 
 /* text NULL: writes the number. */
-static void metadata(
+static void chrome_write_metadata(
 	struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *key, const char *text, int64_t number)
 {
 	char *p = fmt_string(fmt_lit(event_begin(c), "{\"ph\":\"M\",\"name\":"), what);
@@ -90,17 +90,17 @@ static void metadata(
 
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index)
 {
-	metadata(c, "process_name", pid, 0, "name", name, 0);
-	metadata(c, "process_sort_index", pid, 0, "sort_index", NULL, index);
+	chrome_write_metadata(c, "process_name", pid, 0, "name", name, 0);
+	chrome_write_metadata(c, "process_sort_index", pid, 0, "sort_index", NULL, index);
 }
 
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index)
 {
-	metadata(c, "thread_name", pid, tid, "name", name, 0);
-	metadata(c, "thread_sort_index", pid, tid, "sort_index", NULL, index);
+	chrome_write_metadata(c, "thread_name", pid, tid, "name", name, 0);
+	chrome_write_metadata(c, "thread_sort_index", pid, tid, "sort_index", NULL, index);
 }
 
-static struct process *name_process(struct chrome_sink *c, struct process *pr)
+static struct process *process_write_name(struct chrome_sink *c, struct process *pr)
 {
 	const struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
 	const struct container *in;
@@ -108,23 +108,23 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 
 	if (t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
-	metadata(c, "process_name", pr->tgid, pr->tgid, "name", pr->comm[0] ? pr->comm : "?", 0);
+	chrome_write_metadata(c, "process_name", pr->tgid, pr->tgid, "name", pr->comm[0] ? pr->comm : "?", 0);
 	in = tasks_container(c->rec.tasks, pr->tgid);
 	if (in)
-		metadata(c, "process_labels", pr->tgid, pr->tgid, "labels", container_text(in, text), 0);
-	metadata(c, "process_sort_index", pr->tgid, pr->tgid, "sort_index", NULL, pr->tgid);
+		chrome_write_metadata(c, "process_labels", pr->tgid, pr->tgid, "labels", container_text(in, text), 0);
+	chrome_write_metadata(c, "process_sort_index", pr->tgid, pr->tgid, "sort_index", NULL, pr->tgid);
 	pr->named = true;
 	return pr;
 }
 
-static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
+static struct process *chrome_get_process(struct chrome_sink *c, uint32_t tgid)
 {
 	struct process *pr = process_list_get(&c->processes, tgid, c->rec.tasks);
 
-	return pr->named ? pr : name_process(c, pr);
+	return pr->named ? pr : process_write_name(c, pr);
 }
 
-static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
+static void chrome_name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 {
 	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
 	struct process *pr;
@@ -132,16 +132,16 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 
 	if (t->written & 1u << c->rec.output)
 		return;
-	pr = process_get(c, tgid);
+	pr = chrome_get_process(c, tgid);
 	/* this may have made the table grow */
 	t = tasks_get(c->rec.tasks, tgid, tid);
 	/* a process that is forgotten some time after its exit keeps its name */
 	name = !t->comm[0] && tid == tgid ? pr->comm : t->comm;
 	if (tid == tgid && strcmp(pr->comm, name)) {
-		metadata(c, "process_name", tgid, tgid, "name", name, 0);
+		chrome_write_metadata(c, "process_name", tgid, tgid, "name", name, 0);
 		memcpy(pr->comm, name, TASK_COMM_LEN);
 	}
-	metadata(c, "thread_name", tgid, tid, "name", name[0] ? name : "?", 0);
+	chrome_write_metadata(c, "thread_name", tgid, tid, "name", name[0] ? name : "?", 0);
 	t->written |= 1u << c->rec.output;
 }
 
@@ -149,7 +149,7 @@ static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 {
 	char name[32];
 
-	process_get(c, tgid);
+	chrome_get_process(c, tgid);
 	*fmt_u32(fmt_lit(name, "worker "), lane) = 0;
 	/* after the threads, which have no index: 0 */
 	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
@@ -216,13 +216,13 @@ struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 	}
 	head = chrome_head(c, h->tgid, h->tid);
 	if (head->changes != tasks_changes(c->rec.tasks)) {
-		name_thread(c, h->tgid, h->tid);
+		chrome_name_thread(c, h->tgid, h->tid);
 		head->changes = tasks_changes(c->rec.tasks); /* including the changes that the call made */
 	}
 	return (struct place){ h->tgid, h->tid, 0 };
 }
 
-static void cpu_get(struct chrome_sink *c, uint32_t cpu)
+static void chrome_name_cpu(struct chrome_sink *c, uint32_t cpu)
 {
 	char name[32];
 
@@ -259,26 +259,26 @@ struct flow_end {
 	uint64_t ns;
 };
 
-static char *flow_end(struct chrome_sink *c, char *p, const struct flow_end *at, const char *name, const char *category)
+static char *fmt_flow_end(struct chrome_sink *c, char *p, const struct flow_end *at, const char *name, const char *category)
 {
 	p = fmt_at(c, fmt_u64(p, c->flow_id), at->pid, at->tid, at->ns);
 	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
 	return fmt_string(fmt_lit(p, ",\"cat\":"), category);
 }
 
-static void write_flow(
+static void chrome_write_flow(
 	struct chrome_sink *c, const struct flow_end *from, const struct flow_end *to, const char *name, const char *category)
 {
 	c->flow_id++;
-	event_end(c, flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"s\",\"id\":"), from, name, category));
-	event_end(c, flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), to, name, category));
+	event_end(c, fmt_flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"s\",\"id\":"), from, name, category));
+	event_end(c, fmt_flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), to, name, category));
 }
 
 void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
 {
 	const struct flow_end from = { a->waker_tgid, a->waker_track, a->wake_ns }, to = { a->tgid, a->track, a->end_ns };
 
-	write_flow(c, &from, &to, a->is_launch ? "ac2g" : "wake-up", a->is_launch ? "ac2g" : "sched");
+	chrome_write_flow(c, &from, &to, a->is_launch ? "ac2g" : "wake-up", a->is_launch ? "ac2g" : "sched");
 }
 
 /* Not inline: its register saves would cost every record (20 of 500 instructions of a system call's), and few have arrows. */
@@ -302,7 +302,7 @@ static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const s
 
 /* From the waker's thread at the wake-up to the woken thread's last nanosecond off the CPU, since an arrow must end inside a
  * slice. */
-static void make_arrow(
+static void make_wakeup_arrow(
 	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
 {
 	struct arrow a = {
@@ -431,7 +431,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
 	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
-		make_arrow(c, r, waker->tgid, &at);
+		make_wakeup_arrow(c, r, waker->tgid, &at);
 }
 
 static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
@@ -439,7 +439,7 @@ static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
 	struct task *t = tasks_get(c->rec.tasks, r->h.tgid, r->h.tid);
 	char *p;
 
-	cpu_get(c, r->h.cpu);
+	chrome_name_cpu(c, r->h.cpu);
 	p = span_begin(c, &r->h, PID_CPUS, r->h.cpu);
 	p = fmt_string(p, t->comm[0] ? t->comm : "?");
 	p = fmt_u32(fmt_lit(p, ",\"cat\":\"cpu\",\"args\":{\"pid\":"), r->h.tgid);
@@ -489,7 +489,7 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 }
 
 /* An operator as in PyTorch's profiler (Kineto), with its number in an execution trace. */
-static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r)
+static char *fmt_kineto_op(struct chrome_sink *c, char *p, const struct rec_function *r)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	uint64_t number = request_feed_number(c->rec.requests);
@@ -502,7 +502,7 @@ static char *kineto_op(struct chrome_sink *c, char *p, const struct rec_function
 	return fmt_u64(fmt_lit(p, ",\"Record function id\":"), number);
 }
 
-static void write_function(struct chrome_sink *c, const struct rec_function *r)
+static void chrome_write_function(struct chrome_sink *c, const struct rec_function *r)
 {
 	const struct probe_spec *s;
 	struct place at;
@@ -520,7 +520,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 		chrome_kineto_launch(c, &r->h);
 	p = s->flags & PROBE_F_INSTANT && !op ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	if (op) {
-		p = kineto_op(c, p, r);
+		p = fmt_kineto_op(c, p, r);
 	} else {
 		p = fmt_name(c, p, probe_spec_name(s, r->vals));
 		p = fmt_lit(p, ",\"cat\":");
@@ -593,7 +593,7 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		[LANES_STEPS] = { TID_STEPS, 16, -2, "steps" },
 		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
 	};
-	struct process *pr = process_get(c, h->tgid);
+	struct process *pr = chrome_get_process(c, h->tgid);
 	uint64_t *end = pr->lane_end[kind];
 	uint32_t i = 0;
 
@@ -683,7 +683,7 @@ void chrome_counter(
 	event_end(c, fmt_lit(fmt_number(fmt_lit(p, ":"), d->value), "}"));
 }
 
-static void write_memory(struct chrome_sink *c, const struct rec_memory *r)
+static void chrome_write_memory(struct chrome_sink *c, const struct rec_memory *r)
 {
 	struct drawn_counter d[MEMORY_COUNTERS];
 
@@ -713,7 +713,7 @@ static void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 	event_end(c, fmt_lit(span_begin(c, &first, r->h.tgid, tid), "\"ttft\",\"cat\":\"requests\""));
 }
 
-static uint32_t row_tid(uint32_t row)
+static uint32_t request_row_tid(uint32_t row)
 {
 	return REQUESTS_PID + 1 + row;
 }
@@ -725,7 +725,7 @@ static void name_requests(struct chrome_sink *c)
 	c->requests_named = true;
 }
 
-static void name_row(struct chrome_sink *c, uint32_t row)
+static void name_request_row(struct chrome_sink *c, uint32_t row)
 {
 	uint32_t *id = request_tracks_row_id(c->requests, row);
 	char name[REQUEST_NAME_MAX];
@@ -736,22 +736,22 @@ static void name_row(struct chrome_sink *c, uint32_t row)
 	*id = 1;
 	name_requests(c);
 	request_tracks_row_name(c->requests, row, name, &rank);
-	chrome_name_track(c, REQUESTS_PID, row_tid(row), name, rank);
+	chrome_name_track(c, REQUESTS_PID, request_row_tid(row), name, rank);
 }
 
 static void write_request_slice(const struct request_slice *s, void *arg)
 {
-	name_row(arg, s->row);
-	chrome_span(arg, &(struct rec_hdr){ .start_ns = s->start, .dur_ns = s->end - s->start }, REQUESTS_PID, row_tid(s->row), &s->d);
+	name_request_row(arg, s->row);
+	chrome_span(arg, &(struct rec_hdr){ .start_ns = s->start, .dur_ns = s->end - s->start }, REQUESTS_PID, request_row_tid(s->row), &s->d);
 }
 
 static void write_request_arrow(const struct request_arrow *a, void *arg)
 {
-	struct flow_end from = { REQUESTS_PID, row_tid(a->from_row), a->from_ns }, to = { REQUESTS_PID, row_tid(a->row), a->ns };
+	struct flow_end from = { REQUESTS_PID, request_row_tid(a->from_row), a->from_ns }, to = { REQUESTS_PID, request_row_tid(a->row), a->ns };
 
 	if (a->lane)
 		from = (struct flow_end){ a->tgid, a->lane, a->from_ns };
-	write_flow(arg, &from, &to, a->name, "batch");
+	chrome_write_flow(arg, &from, &to, a->name, "batch");
 }
 
 static void write_request_counter(
@@ -774,7 +774,7 @@ static const struct request_tracks_ops requests_ops = {
 
 /* ---- all records, and the file ---- */
 
-static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t size)
+static void chrome_write_step(struct chrome_sink *c, const struct rec_step *r, size_t size)
 {
 	struct place at;
 
@@ -807,10 +807,10 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		write_fault(c, (const struct rec_fault *)rec);
 		break;
 	case REC_FUNCTION:
-		write_function(c, (const struct rec_function *)rec);
+		chrome_write_function(c, (const struct rec_function *)rec);
 		break;
 	case REC_STEP:
-		write_step(c, (const struct rec_step *)rec, size);
+		chrome_write_step(c, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
 		workers_task(&c->workers, (const struct rec_task *)rec);
@@ -826,7 +826,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		chrome_request(c, (const struct rec_request *)rec);
 		break;
 	case REC_MEMORY:
-		write_memory(c, (const struct rec_memory *)rec);
+		chrome_write_memory(c, (const struct rec_memory *)rec);
 		break;
 	case REC_GPU:
 		chrome_gpu(c, (const struct rec_gpu *)rec);
@@ -849,7 +849,7 @@ static void chrome_loss(struct sink *s, const struct loss *l)
 	struct drawn d;
 
 	if (!c->loss_named)
-		metadata(c, "thread_name", PID_INFTRACE, PID_INFTRACE, "name", "inftrace", 0);
+		chrome_write_metadata(c, "thread_name", PID_INFTRACE, PID_INFTRACE, "name", "inftrace", 0);
 	c->loss_named = true;
 	drawn_loss(&d, l);
 	chrome_span(c, &(struct rec_hdr){ .start_ns = l->from_ns, .dur_ns = l->to_ns - l->from_ns }, PID_INFTRACE, PID_INFTRACE, &d);
@@ -870,21 +870,21 @@ static void clock_instant_now(struct chrome_sink *c)
 	clock_instant(c, now.boot_ns, now.mono_ns, now.real_ns);
 }
 
-static void write_first_process(struct task *t, void *arg)
+static void chrome_first_process(struct task *t, void *arg)
 {
 	struct chrome_sink *c = arg;
 
 	if (!c->rec.tgid || c->rec.tgid == t->tgid)
-		process_get(c, t->tgid);
+		chrome_get_process(c, t->tgid);
 }
 
-static void begin_file(struct chrome_sink *c)
+static void chrome_begin_file(struct chrome_sink *c)
 {
-	tasks_each_process(c->rec.tasks, write_first_process, c);
+	tasks_each_process(c->rec.tasks, chrome_first_process, c);
 	chrome_name_process(c, PID_INFTRACE, "inftrace", -1);
 }
 
-static void end_file(struct chrome_sink *c)
+static void chrome_end_file(struct chrome_sink *c)
 {
 	clock_instant_now(c);
 	if (!c->rec.kineto)
@@ -896,7 +896,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	struct chrome_sink *c = (struct chrome_sink *)s;
 
 	chrome_kineto_held(c, true);
-	end_file(c);
+	chrome_end_file(c);
 	c->sink.w = w;
 	c->begun = c->loss_named = c->requests_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
@@ -912,7 +912,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	request_tracks_rotate(c->requests);
 	workers_forget_names(&c->workers);
 	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
-	begin_file(c);
+	chrome_begin_file(c);
 	clock_instant_now(c);
 }
 
@@ -929,7 +929,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	(void)t;
 	chrome_kineto_held(c, true);
 	request_tracks_finish(c->requests);
-	end_file(c);
+	chrome_end_file(c);
 	err = writer_close(c->sink.w);
 	irq_names_free(c->irqs);
 	request_tracks_free(c->requests);
@@ -962,7 +962,7 @@ struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->sink.w = w;
-	begin_file(c);
+	chrome_begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	return &c->sink;
 }

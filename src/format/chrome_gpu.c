@@ -10,7 +10,7 @@
 #include "util/bytes.h"
 #include "util/clock.h"
 
-static void name_device(struct chrome_sink *c, uint32_t device)
+static void chrome_name_gpu(struct chrome_sink *c, uint32_t device)
 {
 	char name[GPU_LABEL_MAX];
 
@@ -20,16 +20,16 @@ static void name_device(struct chrome_sink *c, uint32_t device)
 	chrome_name_process(c, PID_GPU + device, gpu_label(c->rec.gpu, device, name), PID_GPU + device);
 }
 
-static void name_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)
+static void chrome_name_gpu_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)
 {
-	name_device(c, t->device);
+	chrome_name_gpu(c, t->device);
 	if (bit_is_set(c->gpu_tracks_named, track))
 		return;
 	bit_set(c->gpu_tracks_named, track);
 	chrome_name_track(c, PID_GPU + t->device, TID_GPU + track, t->name, gpu_track_is_steps(t) ? -1 : (int64_t)track);
 }
 
-static char *fmt_three(char *p, const char *name, const uint32_t v[3])
+static char *fmt_dimensions(char *p, const char *name, const uint32_t v[3])
 {
 	p = fmt_string(fmt_lit(p, ","), name);
 	p = fmt_u32(fmt_lit(p, ":["), v[0]);
@@ -42,8 +42,8 @@ static char *fmt_kernel(const struct chrome_sink *c, char *p, const struct rec_g
 {
 	const struct gpu_kernel_name *k = gpu_info_kernel(c->rec.gpu, r->name);
 
-	p = fmt_three(p, "grid", r->grid);
-	p = fmt_three(p, "block", r->block);
+	p = fmt_dimensions(p, "grid", r->grid);
+	p = fmt_dimensions(p, "block", r->block);
 	p = fmt_u32(fmt_lit(p, ",\"shared memory\":"), r->shared);
 	if (r->registers)
 		p = fmt_u32(fmt_lit(p, ",\"registers per thread\":"), r->registers);
@@ -67,7 +67,7 @@ static char *fmt_copy(char *p, const struct rec_gpu *r)
 	return r->h.id == GPU_COPY ? fmt_string(fmt_lit(p, ",\"kind\":"), gpu_copy_name(r->copy_kind)) : p;
 }
 
-static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
+static void add_launch_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	struct arrow a = {
 		.waker_tgid = r->h.tgid,
@@ -120,7 +120,7 @@ struct kineto_launches {
 	unsigned int first, n_held;
 };
 
-static struct launch *launch_at(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
+static struct launch *launch_slot(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
 {
 	return &l->all[(start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 48];
 }
@@ -132,7 +132,7 @@ static struct kineto_launches *launches_get(struct chrome_sink *c)
 	return c->launches;
 }
 
-static void launch_in_op(struct launch *l, const struct launched_op *op)
+static void launch_set_op(struct launch *l, const struct launched_op *op)
 {
 	if (l->tid != op->tid || l->start_ns < op->start_ns || l->start_ns >= op->end_ns || (l->op && op->start_ns <= l->op_start_ns))
 		return;
@@ -148,11 +148,11 @@ void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 	if (!c->rec.kineto)
 		return;
 	l = launches_get(c);
-	at = launch_at(l, h->tid, h->start_ns);
+	at = launch_slot(l, h->tid, h->start_ns);
 	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
 	l->latest[l->n_latest++ % LATEST] = at;
 	for (unsigned int i = 0; i < LATEST; i++)
-		launch_in_op(at, &l->ops[i]);
+		launch_set_op(at, &l->ops[i]);
 }
 
 void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t number)
@@ -162,20 +162,20 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 
 	*op = (struct launched_op){ h->start_ns, h->start_ns + h->dur_ns, number, h->tid };
 	for (unsigned int i = 0; i < LATEST && l->latest[i]; i++)
-		launch_in_op(l->latest[i], op);
+		launch_set_op(l->latest[i], op);
 }
 
 /* The launch of a kernel or a copy; NULL: it was not seen. */
-static const struct launch *launch_of(struct chrome_sink *c, const struct rec_gpu *r)
+static const struct launch *find_launch(struct chrome_sink *c, const struct rec_gpu *r)
 {
-	const struct launch *at = c->launches ? launch_at(c->launches, r->launch_tid, r->launch_ns) : NULL;
+	const struct launch *at = c->launches ? launch_slot(c->launches, r->launch_tid, r->launch_ns) : NULL;
 
 	return at && at->tid == r->launch_tid && at->start_ns == r->launch_ns ? at : NULL;
 }
 
 static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
 {
-	const struct launch *at = launch_of(c, r);
+	const struct launch *at = find_launch(c, r);
 
 	return at && at->op ? fmt_u64(fmt_lit(p, ",\"External id\":"), at->op) : p;
 }
@@ -207,7 +207,7 @@ static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 
 	if (!t || t->device != r->device || r->h.id >= GPU_ACTIVITIES)
 		return;
-	name_track(c, r->track, t);
+	chrome_name_gpu_track(c, r->track, t);
 	p = span_begin(c, &r->h, PID_GPU + r->device, TID_GPU + r->track);
 	p = fmt_string(p, gpu_name(c->rec.gpu, r));
 	p = fmt_string(fmt_lit(p, ",\"cat\":"), gpu_category(r));
@@ -230,13 +230,13 @@ static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 	*p++ = '}';
 	event_end(c, p);
 	kineto_launch(c, r);
-	add_arrow(c, r);
+	add_launch_arrow(c, r);
 }
 
 /* Whether the operator that launched it is known, or will not be. */
-static bool is_due(struct chrome_sink *c, struct held *h, uint64_t now)
+static bool held_activity_is_due(struct chrome_sink *c, struct held *h, uint64_t now)
 {
-	const struct launch *at = launch_of(c, &h->r);
+	const struct launch *at = find_launch(c, &h->r);
 
 	return (at && at->op && h->settled++ >= SETTLED) || now - h->since >= HELD_NS;
 }
@@ -250,7 +250,7 @@ void chrome_kineto_held(struct chrome_sink *c, bool all)
 	for (unsigned int i = 0; i < n; i++) {
 		struct held *h = &l->held[(l->first + i) % HELD_MAX];
 
-		if (all || is_due(c, h, now))
+		if (all || held_activity_is_due(c, h, now))
 			write_activity(c, &h->r);
 		else
 			l->held[(l->first + left++) % HELD_MAX] = *h;
@@ -278,14 +278,14 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 	*h = (struct held){ .r = *r, .since = clock_boot_ns() };
 }
 
-static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)
+static void chrome_add_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, d->track);
 	struct drawn drawn;
 
 	if (!t || t->device != d->device)
 		return;
-	name_track(c, d->track, t);
+	chrome_name_gpu_track(c, d->track, t);
 	drawn_gpu_step(&drawn, r, d);
 	chrome_span(c, &r->h, PID_GPU + d->device, TID_GPU + d->track, &drawn);
 }
@@ -295,7 +295,7 @@ void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
 	if (r->h.flags & GPU_STEP_F_LOST || r->h.id >= c->rec.probes->n)
 		return;
 	for (uint32_t i = 0; i < gpu_step_devices(r); i++)
-		add_step(c, r, &r->devices[i]);
+		chrome_add_gpu_step(c, r, &r->devices[i]);
 }
 
 /* The value at the begin of the interval holds up to the next one. */
@@ -306,7 +306,7 @@ void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r)
 
 	if (r->h.id >= GPU_DEVICES_MAX)
 		return;
-	name_device(c, r->h.id);
+	chrome_name_gpu(c, r->h.id);
 	for (enum gpu_counter i = 0; i < GPU_COUNTERS; i++) {
 		if (!gpu_counter_value(i, r, &d.value))
 			continue;

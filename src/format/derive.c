@@ -98,7 +98,7 @@ const char *request_name(const struct rec_request *r, char buf[REQUEST_NAME_LEN]
 }
 
 /* The middle of the range that the index stands for. */
-static uint64_t place_ns(unsigned int place)
+static uint64_t gap_bucket_ns(unsigned int place)
 {
 	unsigned int octave = REQUEST_GAP_LOW + place / REQUEST_GAP_PARTS;
 	uint64_t part = UINT64_C(1) << (octave - REQUEST_GAP_BITS);
@@ -114,7 +114,7 @@ uint64_t request_gap_ns(const struct rec_request *r, unsigned int percent)
 		n += r->gaps[i];
 	rank = (n * percent + 99) / 100;
 	for (unsigned int i = 0; i < REQUEST_GAPS && rank; i++) {
-		uint64_t ns = place_ns(i);
+		uint64_t ns = gap_bucket_ns(i);
 
 		seen += r->gaps[i];
 		if (seen >= rank)
@@ -123,7 +123,7 @@ uint64_t request_gap_ns(const struct rec_request *r, unsigned int percent)
 	return 0;
 }
 
-static void take_row(struct behind_row *row, const struct behind *b)
+static void behind_row_fill(struct behind_row *row, const struct behind *b)
 {
 	memset(row, 0, sizeof(*row));
 	row->ns = b->ns;
@@ -150,7 +150,7 @@ size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 			continue;
 		for (at = n++; at && rows[at - 1].ns < b->ns; at--)
 			rows[at] = rows[at - 1];
-		take_row(&rows[at], b);
+		behind_row_fill(&rows[at], b);
 		sum += b->ns;
 	}
 	if (sum > waited_ns) {

@@ -12,12 +12,12 @@ void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t
 		d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
 }
 
-static void add_text(struct drawn *d, const char *name, const char *text, size_t max)
+static void drawn_add_text(struct drawn *d, const char *name, const char *text, size_t max)
 {
 	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_TEXT, .v = strnlen(text, max), .text = text };
 }
 
-static void add_word(struct drawn *d, const char *name, const char *text)
+static void drawn_add_word(struct drawn *d, const char *name, const char *text)
 {
 	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_WORD, .v = strlen(text), .text = text };
 }
@@ -41,7 +41,7 @@ static bool draw_task(struct drawn *d, const struct rec_task *r)
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return false;
 	drawn_begin(d, "task", names[r->h.id], DRAWN_INSTANT, r->h.start_ns);
-	add_text(d, "comm", r->comm, sizeof(r->comm));
+	drawn_add_text(d, "comm", r->comm, sizeof(r->comm));
 	if (r->h.id == TASK_FORK)
 		drawn_add(d, "parent", DRAWN_NUMBER, r->arg);
 	else if (r->h.id == TASK_EXIT)
@@ -56,7 +56,7 @@ static void draw_irq(struct drawn *d, const struct rec_irq *r, struct irq_names 
 	drawn_begin(d, "irq", name, DRAWN_SPAN, 0);
 	d->names = DRAWN_NAME_RECURS;
 	d->flags = r->h.flags;
-	add_word(d, "type", type);
+	drawn_add_word(d, "type", type);
 	if (!(r->h.flags & IRQ_F_VECTOR))
 		drawn_add(d, "number", DRAWN_NUMBER, r->h.id);
 	drawn_add(d, "cpu", DRAWN_NUMBER, r->h.cpu);
@@ -65,8 +65,8 @@ static void draw_irq(struct drawn *d, const struct rec_irq *r, struct irq_names 
 static void draw_message(struct drawn *d, const struct rec_message *r)
 {
 	drawn_begin(d, "message", message_name(r), DRAWN_INSTANT, r->h.start_ns + r->h.dur_ns);
-	add_word(d, "local", message_address(d->texts[0], r->local, r->local_port));
-	add_word(d, "peer", message_address(d->texts[1], r->peer, r->peer_port));
+	drawn_add_word(d, "local", message_address(d->texts[0], r->local, r->local_port));
+	drawn_add_word(d, "peer", message_address(d->texts[1], r->peer, r->peer_port));
 	drawn_add(d, "bytes", DRAWN_NUMBER, r->bytes);
 	drawn_add(d, "position", DRAWN_NUMBER, r->position);
 	drawn_add(d, "sequence", DRAWN_NUMBER, r->sequence);
@@ -90,7 +90,7 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 		return true;
 	case REC_PLACED: /* an instant at the end of the interval, since several intervals overlap */
 		drawn_begin(d, "inftrace", "probes placed late", DRAWN_PROCESS_INSTANT, h->start_ns + h->dur_ns);
-		add_text(d, "file", placed->file, sizeof(placed->file));
+		drawn_add_text(d, "file", placed->file, sizeof(placed->file));
 		drawn_add(d, "after", DRAWN_TIME, h->dur_ns);
 		return true;
 	case REC_MESSAGE:
@@ -121,7 +121,7 @@ void drawn_mark(struct drawn *d, const struct mark *m)
 	drawn_begin(d, "inftrace", m->name, DRAWN_GLOBAL_INSTANT, m->ns);
 	d->names = DRAWN_NAME_RECURS;
 	drawn_add(d, "number", DRAWN_NUMBER, m->number);
-	add_text(d, "reason", m->reason, REASON_MAX);
+	drawn_add_text(d, "reason", m->reason, REASON_MAX);
 }
 
 void drawn_request(struct drawn *d, const struct rec_request *r)

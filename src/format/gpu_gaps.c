@@ -45,7 +45,7 @@ struct gpu_gaps *gpu_gaps_new(const struct recording *rec)
 	return g;
 }
 
-static void forget(void *thread)
+static void thread_free_spans(void *thread)
 {
 	free(((struct thread *)thread)->spans);
 }
@@ -54,13 +54,13 @@ void gpu_gaps_free(struct gpu_gaps *g)
 {
 	if (!g)
 		return;
-	thread_map_clear(&g->threads, forget);
+	thread_map_clear(&g->threads, thread_free_spans);
 	free(g);
 }
 
 /* ---- records ---- */
 
-static void add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
+static void gpu_gaps_add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
 {
 	struct thread *t = s->end_ns > s->start_ns ? thread_map_get(&g->threads, tid) : NULL;
 
@@ -76,7 +76,7 @@ static void add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
 	t->next = (t->next + 1) % GPU_GAPS_SPANS_MAX;
 }
 
-static void add_off_cpu(struct gpu_gaps *g, const struct rec_off_cpu *r)
+static void gpu_gaps_add_off_cpu(struct gpu_gaps *g, const struct rec_off_cpu *r)
 {
 	uint64_t end_ns = r->h.start_ns + r->h.dur_ns, runnable_ns = off_cpu_runnable_ns(r);
 	bool ran_out = r->h.flags & OFF_CPU_F_PREEMPT;
@@ -86,9 +86,9 @@ static void add_off_cpu(struct gpu_gaps *g, const struct rec_off_cpu *r)
 		runnable_ns = r->h.start_ns;
 	else if (!r->wake_ns || runnable_ns > end_ns)
 		runnable_ns = end_ns;
-	add_span(g, r->h.tid,
+	gpu_gaps_add_span(g, r->h.tid,
 		&(struct span){ r->h.start_ns, runnable_ns, r->h.flags & OFF_CPU_F_WAKER_IRQ ? 0 : r->waker_tid, REC_OFF_CPU, (uint8_t)r->h.id });
-	add_span(g, r->h.tid, &(struct span){ runnable_ns, end_ns, 0, REC_OFF_CPU, ST_RUNNABLE });
+	gpu_gaps_add_span(g, r->h.tid, &(struct span){ runnable_ns, end_ns, 0, REC_OFF_CPU, ST_RUNNABLE });
 }
 
 void gpu_gaps_record(struct gpu_gaps *g, const struct rec_hdr *h)
@@ -98,7 +98,7 @@ void gpu_gaps_record(struct gpu_gaps *g, const struct rec_hdr *h)
 	switch (h->kind) {
 	case REC_OFF_CPU:
 		if (h->id < ST_MAX)
-			add_off_cpu(g, (const struct rec_off_cpu *)h);
+			gpu_gaps_add_off_cpu(g, (const struct rec_off_cpu *)h);
 		return;
 	case REC_SYSCALL:
 		s.state = ST_SYSCALL;
@@ -122,7 +122,7 @@ void gpu_gaps_record(struct gpu_gaps *g, const struct rec_hdr *h)
 	default:
 		return;
 	}
-	add_span(g, h->tid, &s);
+	gpu_gaps_add_span(g, h->tid, &s);
 }
 
 void gpu_gaps_loss(struct gpu_gaps *g, const struct loss *l)
@@ -145,7 +145,7 @@ struct edge {
 	int8_t more;
 };
 
-static int compare_edges(const void *a, const void *b)
+static int edges_by_time(const void *a, const void *b)
 {
 	const struct edge *x = a, *y = b;
 
@@ -154,7 +154,7 @@ static int compare_edges(const void *a, const void *b)
 
 /* The state that counts where several are nested. Runnable first: a thread that still waits for an idle GPU may be waiting for
  * a CPU. */
-static enum time_state state_of(const int n[ST_MAX])
+static enum time_state prevailing_state(const int n[ST_MAX])
 {
 	if (n[ST_RUNNABLE] > 0)
 		return ST_RUNNABLE;
@@ -168,14 +168,14 @@ static enum time_state state_of(const int n[ST_MAX])
 							      : ST_CPU;
 }
 
-static uint64_t overlap(const struct span *s, uint64_t start_ns, uint64_t end_ns)
+static uint64_t span_overlap_ns(const struct span *s, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t from = s->start_ns > start_ns ? s->start_ns : start_ns, to = s->end_ns < end_ns ? s->end_ns : end_ns;
 
 	return to > from ? to - from : 0;
 }
 
-static void divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
+static void thread_divide_states(const struct thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
 {
 	struct edge *e = xmalloc((2 * t->n + 1) * sizeof(*e));
 	int n_of[ST_MAX] = { 0 };
@@ -185,29 +185,29 @@ static void divide(const struct thread *t, uint64_t start_ns, uint64_t end_ns, u
 	for (size_t i = 0; i < t->n; i++) {
 		const struct span *s = &t->spans[i];
 
-		if (s->state >= ST_MAX || !overlap(s, start_ns, end_ns))
+		if (s->state >= ST_MAX || !span_overlap_ns(s, start_ns, end_ns))
 			continue;
 		e[n++] = (struct edge){ s->start_ns > start_ns ? s->start_ns : start_ns, s->state, 1 };
 		e[n++] = (struct edge){ s->end_ns < end_ns ? s->end_ns : end_ns, s->state, -1 };
 	}
-	qsort(e, n, sizeof(*e), compare_edges);
+	qsort(e, n, sizeof(*e), edges_by_time);
 	for (size_t i = 0; i < n; i++) {
-		ret_ns[state_of(n_of)] += e[i].ns - at;
+		ret_ns[prevailing_state(n_of)] += e[i].ns - at;
 		at = e[i].ns;
 		n_of[e[i].state] += e[i].more;
 	}
-	ret_ns[state_of(n_of)] += end_ns - at;
+	ret_ns[prevailing_state(n_of)] += end_ns - at;
 	free(e);
 }
 
 /* Finds the call and the wait that took most of the interval. */
-static void find_longest(const struct thread *t, uint64_t start_ns, uint64_t end_ns, struct gap_cause *c)
+static void thread_find_longest(const struct thread *t, uint64_t start_ns, uint64_t end_ns, struct gap_cause *c)
 {
 	uint64_t syscall_ns = 0, wait_ns = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
 		const struct span *s = &t->spans[i];
-		uint64_t ns = overlap(s, start_ns, end_ns);
+		uint64_t ns = span_overlap_ns(s, start_ns, end_ns);
 
 		if (s->kind == REC_SYSCALL && ns > syscall_ns) {
 			syscall_ns = ns;
@@ -219,7 +219,7 @@ static void find_longest(const struct thread *t, uint64_t start_ns, uint64_t end
 	}
 }
 
-static uint32_t find_stack(const struct thread *t, uint64_t start_ns, uint64_t end_ns)
+static uint32_t thread_find_stack(const struct thread *t, uint64_t start_ns, uint64_t end_ns)
 {
 	uint32_t stacks[SAMPLES_TOLD], counts[SAMPLES_TOLD];
 	size_t n = 0, most = 0, k;
@@ -227,7 +227,7 @@ static uint32_t find_stack(const struct thread *t, uint64_t start_ns, uint64_t e
 	for (size_t i = 0; i < t->n; i++) {
 		const struct span *s = &t->spans[i];
 
-		if (s->kind != REC_STACK || s->of == STACK_NONE || !overlap(s, start_ns, end_ns))
+		if (s->kind != REC_STACK || s->of == STACK_NONE || !span_overlap_ns(s, start_ns, end_ns))
 			continue;
 		for (k = 0; k < n && stacks[k] != s->of; k++)
 			;
@@ -242,7 +242,7 @@ static uint32_t find_stack(const struct thread *t, uint64_t start_ns, uint64_t e
 	return n ? stacks[most] : STACK_NONE;
 }
 
-static bool is_complete(const struct gpu_gaps *g, const struct thread *t, uint64_t start_ns, uint64_t end_ns)
+static bool interval_is_complete(const struct gpu_gaps *g, const struct thread *t, uint64_t start_ns, uint64_t end_ns)
 {
 	if (!g->any || !t || start_ns < t->from_ns)
 		return false;
@@ -258,15 +258,15 @@ bool gpu_gaps_cause(const struct gpu_gaps *g, uint32_t tid, uint64_t start_ns, u
 	const struct thread *t = thread_map_find(&g->threads, tid);
 	struct gap_cause c = { .syscall = SYSCALL_NONE };
 
-	if (!is_complete(g, t, start_ns, end_ns))
+	if (!interval_is_complete(g, t, start_ns, end_ns))
 		return false;
-	divide(t, start_ns, end_ns, c.ns);
+	thread_divide_states(t, start_ns, end_ns, c.ns);
 	for (int i = 1; i < ST_MAX; i++) {
 		if (c.ns[i] > c.ns[c.state])
 			c.state = (enum time_state)i;
 	}
-	find_longest(t, start_ns, end_ns, &c);
-	c.stack = find_stack(t, start_ns, end_ns);
+	thread_find_longest(t, start_ns, end_ns, &c);
+	c.stack = thread_find_stack(t, start_ns, end_ns);
 	*ret_cause = c;
 	return true;
 }

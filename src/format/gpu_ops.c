@@ -56,7 +56,7 @@ struct gpu_ops *gpu_ops_new(void)
 	return g;
 }
 
-static void forget(void *thread)
+static void thread_free_calls(void *thread)
 {
 	free(((struct thread *)thread)->calls.list);
 }
@@ -65,7 +65,7 @@ void gpu_ops_free(struct gpu_ops *g)
 {
 	if (!g)
 		return;
-	thread_map_clear(&g->threads, forget);
+	thread_map_clear(&g->threads, thread_free_calls);
 	free(g->kernels.list);
 	free(g->steps.list);
 	free(g);
@@ -73,7 +73,7 @@ void gpu_ops_free(struct gpu_ops *g)
 
 /* ---- spans ---- */
 
-static void spans_add(struct spans *s, const struct span *new)
+static void spans_insert(struct spans *s, const struct span *new)
 {
 	size_t i = s->n;
 
@@ -112,7 +112,7 @@ static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
 
 /* ---- operators ---- */
 
-static void drop_calls(struct gpu_ops *g)
+static void gpu_ops_drop_calls(struct gpu_ops *g)
 {
 	g->n_calls = 0;
 	for (struct thread *t = NULL; (t = thread_map_next(&g->threads, t));) {
@@ -128,13 +128,13 @@ void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 	if (!t)
 		return;
 	if (g->n_calls == GPU_OPS_CALLS_MAX)
-		drop_calls(g);
+		gpu_ops_drop_calls(g);
 	g->n_calls++;
-	spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
+	spans_insert(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
 }
 
 /* Calls of one thread are nested or apart: the innermost is the one that began last. */
-static uint32_t find_op(const struct gpu_ops *g, const struct span *kernel)
+static uint32_t kernel_find_op(const struct gpu_ops *g, const struct span *kernel)
 {
 	const struct thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
 
@@ -157,10 +157,10 @@ void gpu_ops_step(struct gpu_ops *g, const struct rec_hdr *h)
 {
 	if (g->steps.n == GPU_OPS_STEPS_MAX)
 		spans_drop(&g->steps, GPU_OPS_STEPS_MAX / 2);
-	spans_add(&g->steps, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = h->tgid });
+	spans_insert(&g->steps, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = h->tgid });
 }
 
-static uint64_t outside_of_steps(const struct gpu_ops *g, uint32_t tgid, uint64_t from_ns, uint64_t to_ns)
+static uint64_t outside_steps_ns(const struct gpu_ops *g, uint32_t tgid, uint64_t from_ns, uint64_t to_ns)
 {
 	size_t end = spans_before(&g->steps, to_ns);
 	uint64_t ns = 0;
@@ -195,11 +195,11 @@ void gpu_ops_divide(const struct gpu_ops *g, const struct rec_hdr *step, gpu_op_
 		if (from_ns >= to_ns)
 			continue;
 		until_ns[k->device] = to_ns;
-		cb(&(struct gpu_op_time){ .tgid = k->of, .op = find_op(g, k), .ns = to_ns - from_ns }, arg);
+		cb(&(struct gpu_op_time){ .tgid = k->of, .op = kernel_find_op(g, k), .ns = to_ns - from_ns }, arg);
 	}
 }
 
-static struct device *get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
+static struct device *gpu_ops_get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
 {
 	struct device *d = g->devices;
 
@@ -213,11 +213,11 @@ static struct device *get_device(struct gpu_ops *g, uint32_t tgid, uint32_t devi
 	return &d[g->n_devices++];
 }
 
-static void take_first(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
+static void gpu_ops_take_kernels(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct span *k = &g->kernels.list[i];
-		struct device *d = get_device(g, k->of, k->device);
+		struct device *d = gpu_ops_get_device(g, k->of, k->device);
 		uint64_t from_ns = k->start_ns > d->until_ns ? k->start_ns : d->until_ns;
 
 		if (k->end_ns > g->from_ns)
@@ -226,9 +226,9 @@ static void take_first(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
 			continue;
 		d->until_ns = k->end_ns;
 		cb(&(struct gpu_op_time){ .tgid = k->of,
-			   .op = find_op(g, k),
+			   .op = kernel_find_op(g, k),
 			   .ns = k->end_ns - from_ns,
-			   .outside_ns = outside_of_steps(g, k->of, from_ns, k->end_ns) },
+			   .outside_ns = outside_steps_ns(g, k->of, from_ns, k->end_ns) },
 			arg);
 	}
 	spans_drop(&g->kernels, n);
@@ -251,8 +251,8 @@ void gpu_ops_kernel(struct gpu_ops *g, const struct rec_gpu *r, uint32_t op, gpu
 	if (r->h.id != GPU_KERNEL || r->device >= GPU_DEVICES_MAX)
 		return;
 	if (g->kernels.n == GPU_OPS_KERNELS_MAX)
-		take_first(g, GPU_OPS_KERNELS_MAX / 2, cb, arg);
-	spans_add(&g->kernels, &s);
+		gpu_ops_take_kernels(g, GPU_OPS_KERNELS_MAX / 2, cb, arg);
+	spans_insert(&g->kernels, &s);
 	if (s.end_ns > g->latest_ns)
 		g->latest_ns = s.end_ns;
 }
@@ -262,5 +262,5 @@ void gpu_ops_take(struct gpu_ops *g, bool all, gpu_op_cb cb, void *arg)
 	uint64_t before_ns = all ? UINT64_MAX : g->latest_ns > LATE_NS ? g->latest_ns - LATE_NS
 								       : 0;
 
-	take_first(g, spans_before(&g->kernels, before_ns), cb, arg);
+	gpu_ops_take_kernels(g, spans_before(&g->kernels, before_ns), cb, arg);
 }

@@ -28,13 +28,13 @@
 
 #define THREADS_FIRST 256
 
-static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
+static char *put_task_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 {
 	return proto_text(p, field, comm[0] ? comm : "?", comm[0] ? strnlen(comm, TASK_COMM_LEN) : 1);
 }
 
 /* Writes an entry of the process tree, where a reader finds names. tid 0: of the process itself. */
-static void write_tree(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, const char comm[TASK_COMM_LEN])
+static void write_tree_entry(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, const char comm[TASK_COMM_LEN])
 {
 	char *packet, *tree, *entry, *p = packet_begin(s, &packet);
 
@@ -43,7 +43,7 @@ static void write_tree(struct perfetto_sink *s, uint32_t tid, uint32_t tgid, con
 	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
 	p = proto_open(p, tid ? 2 /* threads */ : 1 /* processes */, &entry);
 	p = proto_u64(p, 1 /* tid, pid */, tid ? tid : tgid);
-	p = put_comm(p, tid ? 2 /* name */ : 3 /* cmdline */, comm);
+	p = put_task_comm(p, tid ? 2 /* name */ : 3 /* cmdline */, comm);
 	p = tid ? proto_u64(p, 3 /* tgid */, tgid) : p;
 	packet_end(s, packet, proto_close(tree, proto_close(entry, p)));
 }
@@ -75,11 +75,11 @@ static void describe_process(struct perfetto_sink *s, const struct perfetto_proc
 	const struct container *in = tasks_container(s->rec.tasks, pr->tgid);
 	char *packet, *track, *process, *p, text[CONTAINER_TEXT_MAX];
 
-	write_tree(s, 0, pr->tgid, pr->comm);
+	write_tree_entry(s, 0, pr->tgid, pr->comm);
 	p = track_begin(s, pr->row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
 	p = proto_u64(p, 1 /* pid */, pr->tgid);
-	p = put_comm(p, 6 /* process_name */, pr->comm);
+	p = put_task_comm(p, 6 /* process_name */, pr->comm);
 	if (in) {
 		container_text(in, text);
 		p = proto_text(p, 8 /* process_labels */, text, strlen(text));
@@ -104,14 +104,14 @@ static void describe_thread(
 	p = proto_open(p, TRACK_THREAD_FIELD, &thread);
 	p = proto_u64(p, 1 /* pid */, t->tgid);
 	p = proto_u64(p, 2 /* tid */, t->tid);
-	p = put_comm(p, 5 /* thread_name */, t->comm);
+	p = put_task_comm(p, 5 /* thread_name */, t->comm);
 	p = proto_close(thread, p);
 	/* else the slices would be cut where the thread's system calls end */
 	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
 	track_end(s, packet, track, p);
 }
 
-static struct perfetto_process *name_process(struct perfetto_sink *s, struct perfetto_process *pr)
+static struct perfetto_process *perfetto_name_process(struct perfetto_sink *s, struct perfetto_process *pr)
 {
 	struct task *t = tasks_get(s->rec.tasks, pr->tgid, pr->tgid);
 
@@ -122,11 +122,11 @@ static struct perfetto_process *name_process(struct perfetto_sink *s, struct per
 	return pr;
 }
 
-static struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
+static struct perfetto_process *perfetto_get_process(struct perfetto_sink *s, uint32_t tgid)
 {
 	struct perfetto_process *pr = process_list_get(&s->processes, tgid, s->rec.tasks);
 
-	return pr->row ? pr : name_process(s, pr);
+	return pr->row ? pr : perfetto_name_process(s, pr);
 }
 
 static void perfetto_tracks_reset(struct perfetto_sink *s)
@@ -152,7 +152,7 @@ static void perfetto_tracks_reset(struct perfetto_sink *s)
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
-static struct perfetto_thread *find_slot(struct perfetto_thread *table, size_t size, uint32_t tid)
+static struct perfetto_thread *thread_find_slot(struct perfetto_thread *table, size_t size, uint32_t tid)
 {
 	size_t i = tid * 0x9e3779b1u & (size - 1); /* 2^32 / golden ratio */
 
@@ -168,17 +168,17 @@ static void threads_grow(struct perfetto_sink *s)
 
 	for (size_t i = 0; i < s->threads_size; i++) {
 		if (s->threads[i].tid)
-			*find_slot(table, size, s->threads[i].tid) = s->threads[i];
+			*thread_find_slot(table, size, s->threads[i].tid) = s->threads[i];
 	}
 	free(s->threads);
 	s->threads = table;
 	s->threads_size = size;
 }
 
-static void name_thread(
+static void perfetto_name_thread(
 	struct perfetto_sink *s, struct perfetto_thread *t, const char comm[TASK_COMM_LEN])
 {
-	struct perfetto_process *pr = perfetto_process(s, t->tgid);
+	struct perfetto_process *pr = perfetto_get_process(s, t->tgid);
 	char text[PROTO_TEXT_MAX(TASK_COMM_LEN)], *end;
 
 	memcpy(t->comm, comm, TASK_COMM_LEN);
@@ -189,7 +189,7 @@ static void name_thread(
 		memcpy(pr->comm, comm, TASK_COMM_LEN);
 		describe_process(s, pr);
 	}
-	write_tree(s, t->tid, t->tgid, t->comm);
+	write_tree_entry(s, t->tid, t->tgid, t->comm);
 	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_STACKS; kind++) {
 		if (t->rows[kind - TRACK_CALLS])
 			describe_thread(s, t, (enum track_kind)kind);
@@ -197,7 +197,7 @@ static void name_thread(
 }
 
 /* Describes a thread that is new, or has a new name or process. */
-static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
+static void perfetto_update_thread(struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
 {
 	char comm[TASK_COMM_LEN] = "";
 
@@ -213,11 +213,11 @@ static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, cons
 	}
 	t->tid = task->tid;
 	t->tgid = task->tgid;
-	name_thread(s, t, comm);
+	perfetto_name_thread(s, t, comm);
 }
 
 /* Not inlined: its registers would be saved for each record (5 of 382 instructions of a system call). */
-static __attribute__((noinline)) struct perfetto_thread *look_at_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+static __attribute__((noinline)) struct perfetto_thread *perfetto_refresh_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
 {
 	struct perfetto_thread *t;
 	struct task copy;
@@ -227,8 +227,8 @@ static __attribute__((noinline)) struct perfetto_thread *look_at_thread(struct p
 	copy = *tasks_get(s->rec.tasks, tgid, tid); /* the table may grow */
 	if (2 * s->n_threads >= s->threads_size)
 		threads_grow(s);
-	t = find_slot(s->threads, s->threads_size, tid);
-	tell_thread(s, t, &copy);
+	t = thread_find_slot(s->threads, s->threads_size, tid);
+	perfetto_update_thread(s, t, &copy);
 	t->changes = tasks_changes(s->rec.tasks);
 	return t;
 }
@@ -236,12 +236,12 @@ static __attribute__((noinline)) struct perfetto_thread *look_at_thread(struct p
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
 {
 	if (tid && s->threads_size) {
-		struct perfetto_thread *t = find_slot(s->threads, s->threads_size, tid);
+		struct perfetto_thread *t = thread_find_slot(s->threads, s->threads_size, tid);
 
 		if (t->tid == tid && t->tgid == tgid && t->changes == tasks_changes(s->rec.tasks))
 			return t;
 	}
-	return look_at_thread(s, tgid, tid);
+	return perfetto_refresh_thread(s, tgid, tid);
 }
 
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind)
@@ -288,7 +288,7 @@ uint32_t perfetto_track(
 
 static uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
 {
-	struct perfetto_process *pr = perfetto_process(s, h->tgid);
+	struct perfetto_process *pr = perfetto_get_process(s, h->tgid);
 	unsigned int which = kind == TRACK_REQUESTS, i = 0;
 
 	while (i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
@@ -302,7 +302,7 @@ static uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, 
 
 static uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, unsigned int which, const char *name, const char *unit)
 {
-	struct perfetto_process *pr = perfetto_process(s, tgid);
+	struct perfetto_process *pr = perfetto_get_process(s, tgid);
 
 	return perfetto_track(s, &pr->counter_rows[which], pr->row, name, NO_RANK, unit);
 }
@@ -337,7 +337,7 @@ uint32_t perfetto_pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_
 	return *row;
 }
 
-static uint32_t requests_row(struct perfetto_sink *s)
+static uint32_t requests_get_row(struct perfetto_sink *s)
 {
 	return perfetto_pseudo_process(s, &s->requests_row, REQUESTS_PID, REQUESTS_NAME);
 }
@@ -351,7 +351,7 @@ static uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row)
 	if (*id)
 		return *id;
 	request_tracks_row_name(s->requests, row, name, &rank);
-	return perfetto_track(s, id, requests_row(s), name, rank, NULL);
+	return perfetto_track(s, id, requests_get_row(s), name, rank, NULL);
 }
 
 static uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter which)
@@ -363,12 +363,12 @@ static uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group
 	if (*id)
 		return *id;
 	request_tracks_counter_name(s->requests, group, which, name, &unit);
-	return perfetto_track(s, id, requests_row(s), name, (int64_t)which - REQUEST_COUNTERS, unit);
+	return perfetto_track(s, id, requests_get_row(s), name, (int64_t)which - REQUEST_COUNTERS, unit);
 }
 
 /* ---- records that become slices, instants and counters on tracks of their own ---- */
 
-static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+static void event_init_record(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
 	enum track_kind track, const char *category, const char *name)
 {
 	event_init(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
@@ -388,7 +388,7 @@ static uint64_t double_bits(uint64_t bits, unsigned int size)
 	return bits;
 }
 
-static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
+static void event_add_value(struct event *e, const struct probe_arg *a, uint64_t v)
 {
 	if (a->names && v < a->names->n && a->names->names[v])
 		event_add_word(e, a->name, a->names->names[v]);
@@ -400,7 +400,7 @@ static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
 		event_add(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
 }
 
-static void add_args(
+static void event_add_args(
 	struct event *e, const struct rec_hdr *h, const uint64_t *vals, const char *strs)
 {
 	const struct recording *rec = &e->s->rec;
@@ -422,14 +422,14 @@ static void add_args(
 		else if (name)
 			event_add_text(e, a->name, name, strlen(name));
 		else
-			add_value(e, a, vals[i]);
+			event_add_value(e, a, vals[i]);
 	}
 	if (bytes_of_call(s, vals, &bytes))
 		event_add(e, "bytes", VALUE_UINT, bytes);
 }
 
 /* n NULL: nothing was counted. */
-static void add_counts(struct event *e, const uint64_t *n)
+static void event_add_counts(struct event *e, const uint64_t *n)
 {
 	const struct counters *c = &e->s->rec.counters;
 	uint64_t ipc, bits;
@@ -455,10 +455,10 @@ static void perfetto_function(struct perfetto_sink *s, const struct rec_function
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
+	event_init_record(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
 		probe_spec_name(spec, r->vals));
-	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
-	add_counts(&e, probe_record_counts(spec, r));
+	event_add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
+	event_add_counts(&e, probe_record_counts(spec, r));
 	event_add_open(&e, r->h.flags);
 	kind = spec->flags & PROBE_F_BEGIN ? HELD_PAIR
 	       : spec->flags & PROBE_F_END ? HELD_END
@@ -469,7 +469,7 @@ static void perfetto_function(struct perfetto_sink *s, const struct rec_function
 		event_write_record(&e, &r->h, kind);
 }
 
-static void add_states(struct event *e, const char *prefix, const uint64_t *ns)
+static void event_add_states(struct event *e, const char *prefix, const uint64_t *ns)
 {
 	char key[64];
 
@@ -494,14 +494,14 @@ static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, siz
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
-	add_args(&e, &r->h, r->vals, r->strs[0]);
+	event_init_record(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
+	event_add_args(&e, &r->h, r->vals, r->strs[0]);
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
 		event_add_text(&e, "batch", text, len);
 	event_add(&e, "step", VALUE_UINT, r->number);
-	add_states(&e, "breakdown_ns.", r->ns);
-	add_states(&e, "before_ns.", r->before_ns);
-	add_counts(&e, r->counted == COUNTED ? r->counts : NULL);
+	event_add_states(&e, "breakdown_ns.", r->ns);
+	event_add_states(&e, "before_ns.", r->before_ns);
+	event_add_counts(&e, r->counted == COUNTED ? r->counts : NULL);
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	if (spec->stand_in)
@@ -522,7 +522,7 @@ static void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 {
 	struct event e;
 
-	begin(&e, s, &r->h, TRACK_CALLS, "fault",
+	event_init_record(&e, s, &r->h, TRACK_CALLS, "fault",
 		r->h.flags & FAULT_F_MAJOR ? "page_fault_major" : "page_fault_minor");
 	event_add(&e, "address", VALUE_POINTER, r->addr);
 	if (r->h.flags & FAULT_F_KERNEL)
@@ -536,7 +536,7 @@ static void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 
 /* ---- what drawn.c describes ---- */
 
-static void add_drawn_arg(struct event *e, const struct drawn_arg *a)
+static void event_add_drawn_arg(struct event *e, const struct drawn_arg *a)
 {
 	char name[32];
 
@@ -577,7 +577,7 @@ void event_init_drawn(struct event *e, struct perfetto_sink *s, uint32_t row, co
 		break;
 	}
 	for (size_t i = 0; i < d->n; i++)
-		add_drawn_arg(e, &d->args[i]);
+		event_add_drawn_arg(e, &d->args[i]);
 	event_add_open(e, d->flags);
 }
 
@@ -611,7 +611,7 @@ static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
  * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
  * leaves to the beginning of what it enters, but the time off CPU begins before the wake-up.
  */
-static void write_flow(struct perfetto_sink *s, uint32_t from, uint64_t from_ns, uint32_t to, uint64_t to_ns,
+static void perfetto_write_flow(struct perfetto_sink *s, uint32_t from, uint64_t from_ns, uint32_t to, uint64_t to_ns,
 	const char *category, const char *name)
 {
 	struct event e;
@@ -632,7 +632,7 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 	struct task *waker;
 	struct event e;
 
-	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
+	event_init_record(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
 	if (!e.row)
 		return;
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
@@ -658,7 +658,7 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 		return;
 	from = perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS);
 	if (from) /* to just before it runs, as in the JSON */
-		write_flow(s, from, r->wake_ns, e.row, end - 1 > r->wake_ns ? end - 1 : r->wake_ns, "sched", "wake-up");
+		perfetto_write_flow(s, from, r->wake_ns, e.row, end - 1 > r->wake_ns ? end - 1 : r->wake_ns, "sched", "wake-up");
 }
 
 /* Perfetto knows only the names of the 64-bit table. */
@@ -682,7 +682,7 @@ static void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
 
 	if (!name)
 		return;
-	begin(&e, s, &r->h, TRACK_IPC, "ipc", name);
+	event_init_record(&e, s, &r->h, TRACK_IPC, "ipc", name);
 	event_add_word(&e, "kind", ipc_kind_name(&r->h));
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, HELD_PLAIN);
@@ -710,7 +710,7 @@ static void perfetto_request(struct perfetto_sink *s, const struct rec_request *
 	}
 }
 
-static void write_slice(const struct request_slice *rs, void *arg)
+static void perfetto_request_slice(const struct request_slice *rs, void *arg)
 {
 	struct perfetto_sink *s = arg;
 	struct event e;
@@ -719,23 +719,23 @@ static void write_slice(const struct request_slice *rs, void *arg)
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
-static void write_arrow(const struct request_arrow *a, void *arg)
+static void perfetto_request_arrow(const struct request_arrow *a, void *arg)
 {
 	struct perfetto_sink *s = arg;
 	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row);
 
-	write_flow(s, from, a->from_ns, perfetto_request_row(s, a->row), a->ns, "batch", a->name);
+	perfetto_write_flow(s, from, a->from_ns, perfetto_request_row(s, a->row), a->ns, "batch", a->name);
 }
 
-static void write_counter(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
+static void perfetto_request_count(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg)
 {
 	event_write_counter(arg, perfetto_request_counter(arg, group, counter), ns, value);
 }
 
 static const struct request_tracks_ops requests_ops = {
-	.slice = write_slice,
-	.arrow = write_arrow,
-	.counter = write_counter,
+	.slice = perfetto_request_slice,
+	.arrow = perfetto_request_arrow,
+	.counter = perfetto_request_count,
 };
 
 #define SNAPSHOT_NS UINT64_C(5000000000)
@@ -931,26 +931,26 @@ static int perfetto_flush(struct sink *sink)
 	return writer_flush(s->sink.w);
 }
 
-static void write_first_process(struct task *t, void *arg)
+static void perfetto_first_process(struct task *t, void *arg)
 {
 	struct perfetto_sink *s = arg;
 
 	if (!s->rec.tgid || s->rec.tgid == t->tgid)
-		perfetto_process(s, t->tgid);
+		perfetto_get_process(s, t->tgid);
 }
 
 /* Comes after the clocks. */
-static void begin_file(struct perfetto_sink *s)
+static void perfetto_begin_file(struct perfetto_sink *s)
 {
 	write_uuid(s);
 	write_system(s);
 	write_command_line(s);
 	interns_begin(s, false);
 	write_host(s);
-	tasks_each_process(s->rec.tasks, write_first_process, s);
+	tasks_each_process(s->rec.tasks, perfetto_first_process, s);
 }
 
-static void end_file(struct perfetto_sink *s)
+static void perfetto_end_file(struct perfetto_sink *s)
 {
 	held_close(s);
 	perfetto_cpus_close(s);
@@ -961,7 +961,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
-	end_file(s);
+	perfetto_end_file(s);
 	s->sink.w = w;
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
@@ -969,7 +969,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	perfetto_gpus_reset(s->gpus, false);
 	request_tracks_rotate(s->requests);
 	write_clocks_now(s);
-	begin_file(s);
+	perfetto_begin_file(s);
 }
 
 static size_t perfetto_held(const struct sink *sink)
@@ -984,7 +984,7 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 
 	(void)t;
 	request_tracks_finish(s->requests);
-	end_file(s);
+	perfetto_end_file(s);
 	err = writer_close(s->sink.w);
 	irq_names_free(s->irqs);
 	request_tracks_free(s->requests);
@@ -1026,6 +1026,6 @@ struct sink *perfetto_sink_new(struct writer *w, const struct recording *rec)
 	s->sink.w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
-	begin_file(s);
+	perfetto_begin_file(s);
 	return &s->sink;
 }

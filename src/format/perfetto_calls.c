@@ -37,7 +37,7 @@ static char *put_short_clock(char *p, uint32_t id, uint64_t ns, bool deltas)
 }
 
 /* Returns false if there is no room for it now. */
-static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, uint32_t row, uint64_t ns)
+static bool calls_begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, uint32_t row, uint64_t ns)
 {
 	char *packet, *part, *event, *p = packet_begin(s, &packet);
 
@@ -66,7 +66,7 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 }
 
 /* Writes a name, once. */
-static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum intern_kind kind, uint32_t iid,
+static void calls_write_name(struct perfetto_sink *s, const struct perfetto_calls *c, enum intern_kind kind, uint32_t iid,
 	const char *name, uint64_t *bits, uint32_t i)
 {
 	char *packet, *data, *p = proto_open(packet_of(s, c->sequence, 0, &packet), PACKET_INTERNED, &data);
@@ -76,7 +76,7 @@ static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum 
 		bit_set(bits, i);
 }
 
-static inline char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
+static inline char *put_call_time(struct perfetto_calls *c, char *p, uint64_t ns)
 {
 	if (ns < c->deltas_ns) {
 		p = proto_u64(p, PACKET_TIMESTAMP, ns);
@@ -87,7 +87,7 @@ static inline char *put_time(struct perfetto_calls *c, char *p, uint64_t ns)
 	return p;
 }
 
-static inline char *put_arg(char *p, uint32_t name, enum value_type type, uint64_t v)
+static inline char *put_call_arg(char *p, uint32_t name, enum value_type type, uint64_t v)
 {
 	char *mark;
 
@@ -100,10 +100,10 @@ static inline char *put_arg(char *p, uint32_t name, enum value_type type, uint64
 static char *put_ret(char *p, const struct perfetto_calls *c, int64_t ret)
 {
 	if (ret >= 0)
-		return put_arg(p, ARG_RET, ret > 0xffffffffll ? VALUE_POINTER : VALUE_INT, (uint64_t)ret);
+		return put_call_arg(p, ARG_RET, ret > 0xffffffffll ? VALUE_POINTER : VALUE_INT, (uint64_t)ret);
 	if (ret > -ERRNO_MAX && bit_is_set(c->errors, (uint32_t)-ret))
-		return put_arg(p, ARG_RET, VALUE_WORD, (uint64_t)-ret + 1);
-	return put_arg(p, ARG_RET, VALUE_INT, (uint64_t)ret);
+		return put_call_arg(p, ARG_RET, VALUE_WORD, (uint64_t)-ret + 1);
+	return put_call_arg(p, ARG_RET, VALUE_INT, (uint64_t)ret);
 }
 
 static char *put_args(char *p, const struct perfetto_calls *c, const struct rec_syscall *r)
@@ -111,7 +111,7 @@ static char *put_args(char *p, const struct perfetto_calls *c, const struct rec_
 	if (!(r->h.flags & REC_F_OPEN_END))
 		p = put_ret(p, c, r->ret);
 	if (syscall_has_fd(r->h.id))
-		p = put_arg(p, ARG_FD, VALUE_INT, (uint64_t)(int32_t)r->arg0);
+		p = put_call_arg(p, ARG_FD, VALUE_INT, (uint64_t)(int32_t)r->arg0);
 	if (r->h.flags & REC_F_OPEN_START)
 		p = put_annotation(p, "began_before", VALUE_BOOL, 1, NULL);
 	if (r->h.flags & REC_F_OPEN_END)
@@ -130,14 +130,14 @@ static char *put_call_name(const struct perfetto_sink *s, char *p, const struct 
 }
 
 /* r NULL: the end of a call. With lengths of one byte: the content has less than 128. */
-static inline char *put_event(
+static inline char *put_call_event(
 	const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r, uint64_t ns)
 {
 	char *packet, *event;
 
 	p = proto_open_short(p, 1 /* Trace.packet */, &packet);
 	p = proto_u64(p, PACKET_SEQUENCE, c->sequence);
-	p = put_time(c, p, ns);
+	p = put_call_time(c, p, ns);
 	p = proto_open_short(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, r ? EVENT_BEGIN : EVENT_END);
 	if (r)
@@ -145,7 +145,7 @@ static inline char *put_event(
 	return proto_close_short(packet, proto_close_short(event, p));
 }
 
-static void learn_names(struct perfetto_sink *s, struct perfetto_calls *c, const struct rec_syscall *r)
+static void calls_write_names(struct perfetto_sink *s, struct perfetto_calls *c, const struct rec_syscall *r)
 {
 	uint32_t nr = r->h.id, error = r->ret < 0 && r->ret > -ERRNO_MAX ? (uint32_t)-r->ret : 0;
 	const char *name;
@@ -153,10 +153,10 @@ static void learn_names(struct perfetto_sink *s, struct perfetto_calls *c, const
 	if (nr < SYSCALL_MAX && !bit_is_set(c->names, nr) && (name = syscall_name(nr))) {
 		if (!s->call_iids[nr])
 			s->call_iids[nr] = ++s->n_call_iids;
-		learn(s, c, INTERN_NAME, s->call_iids[nr], name, c->names, nr);
+		calls_write_name(s, c, INTERN_NAME, s->call_iids[nr], name, c->names, nr);
 	}
 	if (error && !bit_is_set(c->errors, error) && (name = errno_name((int)error)))
-		learn(s, c, INTERN_WORD, error + 1, name, c->errors, error);
+		calls_write_name(s, c, INTERN_WORD, error + 1, name, c->errors, error);
 }
 
 void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
@@ -175,12 +175,12 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 		t->calls->sequence = SEQUENCE_CALLS + s->n_calls++;
 	}
 	c = t->calls;
-	if (!c->begun && !begin_sequence(s, c, row, start))
+	if (!c->begun && !calls_begin_sequence(s, c, row, start))
 		return;
-	learn_names(s, c, r);
+	calls_write_names(s, c, r);
 	before = c->deltas_ns;
-	p = put_event(s, writer_reserve(s->sink.w), c, r, start);
-	p = put_event(s, p, c, NULL, end > start ? end : start);
+	p = put_call_event(s, writer_reserve(s->sink.w), c, r, start);
+	p = put_call_event(s, p, c, NULL, end > start ? end : start);
 	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->sink.w, p))
 		c->deltas_ns = before;

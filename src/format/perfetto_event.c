@@ -62,19 +62,19 @@ struct holder {
 };
 
 /* The least number of bytes that it will take in the file. */
-static size_t bytes_of(const struct held *h)
+static size_t held_file_bytes(const struct held *h)
 {
 	return h->len + (h->type == EVENT_BEGIN ? 2 : 1) * PACKET_BYTES;
 }
 
 /* Whether it has waited long enough. */
-static bool is_ripe(const struct holder *hd, const struct held *h)
+static bool held_is_ripe(const struct holder *hd, const struct held *h)
 {
 	return h->turn + 2 <= hd->turn;
 }
 
 /* Whether it waits for the next one of its kind, which has not arrived. */
-static bool waits(const struct perfetto_sink *s, const struct held *h)
+static bool held_is_waiting(const struct perfetto_sink *s, const struct held *h)
 {
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
 }
@@ -85,52 +85,52 @@ struct holder *held_new(void)
 	return xcalloc(1, sizeof(struct holder));
 }
 
-static bool goes_before(const struct held *a, const struct held *b)
+static bool held_is_before(const struct held *a, const struct held *b)
 {
 	return a->start_ns < b->start_ns || (a->start_ns == b->start_ns && a->end_ns > b->end_ns);
 }
 
-static void sort_run(struct held *list, size_t n)
+static void held_sort_run(struct held *list, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
 		struct held h = list[i];
 		size_t k = i;
 
-		for (; k && goes_before(&h, &list[k - 1]); k--)
+		for (; k && held_is_before(&h, &list[k - 1]); k--)
 			list[k] = list[k - 1];
 		list[k] = h;
 	}
 }
 
 /* Stable; list[0, middle) and list[middle, n) are sorted. */
-static void merge(struct held *list, size_t middle, size_t n, struct held *spare)
+static void held_merge_runs(struct held *list, size_t middle, size_t n, struct held *spare)
 {
 	size_t from = middle, i, k, to;
 
 	/* they are nearly in order: most of the first part is in place already */
-	while (from && goes_before(&list[middle], &list[from - 1]))
+	while (from && held_is_before(&list[middle], &list[from - 1]))
 		from--;
 	memcpy(spare, list + from, (middle - from) * sizeof(*list));
 	for (i = 0, k = middle, to = from; i < middle - from; to++) {
-		if (k < n && goes_before(&list[k], &spare[i]))
+		if (k < n && held_is_before(&list[k], &spare[i]))
 			list[to] = list[k++];
 		else
 			list[to] = spare[i++];
 	}
 }
 
-static void sort(struct held *list, size_t n, struct held *spare)
+static void held_sort(struct held *list, size_t n, struct held *spare)
 {
 	for (size_t i = 0; i < n; i += RUN)
-		sort_run(list + i, n - i < RUN ? n - i : RUN);
+		held_sort_run(list + i, n - i < RUN ? n - i : RUN);
 	for (size_t width = RUN; width < n; width *= 2) {
 		for (size_t i = 0; i + width < n; i += 2 * width)
-			merge(list + i, width, n - i < 2 * width ? n - i : 2 * width, spare);
+			held_merge_runs(list + i, width, n - i < 2 * width ? n - i : 2 * width, spare);
 	}
 }
 
 /* Keeps a slice that waits for another as if it had just arrived. False: there is no room for it. */
-static bool stay(struct holder *hd, struct held *h)
+static bool held_keep(struct holder *hd, struct held *h)
 {
 	char *to = hd->bytes[hd->turn % TURNS];
 	size_t *used = &hd->used[hd->turn % TURNS];
@@ -163,7 +163,7 @@ static void piece_end(struct perfetto_sink *s)
 		s->deltas_ns = hd->piece.deltas_ns;
 }
 
-static char *put_time(char *p, uint64_t time, bool before)
+static char *put_event_time(char *p, uint64_t time, bool before)
 {
 	p = proto_u64(p, PACKET_TIMESTAMP, time);
 	return before ? proto_u64(p, PACKET_CLOCK, CLOCK_OF_BOOTTIME) : p;
@@ -172,13 +172,13 @@ static char *put_time(char *p, uint64_t time, bool before)
 /* Up to this length, lengths take one byte. */
 #define SHORT_LEN 64
 
-static char *put_short(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
+static char *put_short_event(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
 {
 	char *packet, *event;
 
 	p = proto_open_short(p, 1 /* Trace.packet */, &packet);
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	p = put_time(p, time, before);
+	p = put_event_time(p, time, before);
 	p = proto_open_short(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, type);
 	p = proto_u64(p, 11 /* track_uuid */, row);
@@ -186,13 +186,13 @@ static char *put_short(char *p, uint32_t type, uint64_t time, bool before, uint3
 	return proto_close_short(packet, proto_close_short(event, p + len));
 }
 
-static char *put_long(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
+static char *put_long_event(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
 {
 	char *packet, *event;
 
 	p = proto_open(p, 1 /* Trace.packet */, &packet);
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	p = put_time(p, time, before);
+	p = put_event_time(p, time, before);
 	p = proto_open(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, type);
 	p = proto_u64(p, 11 /* track_uuid */, row);
@@ -213,8 +213,8 @@ static void write_event(struct perfetto_sink *s, uint32_t type, uint64_t ns, uin
 		before = ns < s->deltas_ns;
 		time = before ? ns : ns - s->deltas_ns;
 	}
-	hd->piece.end = len <= SHORT_LEN ? put_short(hd->piece.end, type, time, before, row, data, len)
-					 : put_long(hd->piece.end, type, time, before, row, data, len);
+	hd->piece.end = len <= SHORT_LEN ? put_short_event(hd->piece.end, type, time, before, row, data, len)
+					 : put_long_event(hd->piece.end, type, time, before, row, data, len);
 	if (!before)
 		s->deltas_ns = ns;
 }
@@ -255,7 +255,7 @@ static void write_ends(struct perfetto_sink *s, uint64_t until_ns)
 }
 
 /* Writes the slices, which are sorted. */
-static void write_going(struct perfetto_sink *s, size_t n)
+static void held_write_going(struct perfetto_sink *s, size_t n)
 {
 	struct holder *hd = s->held;
 
@@ -267,7 +267,7 @@ static void write_going(struct perfetto_sink *s, size_t n)
 		write_event(s, h->type, h->start_ns, h->row, hd->bytes[h->turn % TURNS] + h->at, h->len);
 		if (h->type == EVENT_BEGIN)
 			push_end(hd, h->end_ns, h->row);
-		hd->waiting -= bytes_of(h);
+		hd->waiting -= held_file_bytes(h);
 	}
 	write_ends(s, UINT64_MAX);
 	piece_end(s);
@@ -275,7 +275,7 @@ static void write_going(struct perfetto_sink *s, size_t n)
 
 /* ---- turns ---- */
 
-static void end_turn(struct perfetto_sink *s, bool all)
+static void held_end_turn(struct perfetto_sink *s, bool all)
 {
 	struct holder *hd = s->held;
 	size_t n_going = 0, n_left = 0;
@@ -287,7 +287,7 @@ static void end_turn(struct perfetto_sink *s, bool all)
 		const struct held *h = &hd->list[i];
 		uint64_t *due_ns = &s->rows[h->row].due_ns;
 
-		if (is_ripe(hd, h) && h->start_ns > *due_ns && !waits(s, h))
+		if (held_is_ripe(hd, h) && h->start_ns > *due_ns && !held_is_waiting(s, h))
 			*due_ns = h->start_ns;
 	}
 	for (size_t i = 0; i < hd->n; i++) {
@@ -295,7 +295,7 @@ static void end_turn(struct perfetto_sink *s, bool all)
 		bool goes;
 
 		if (h->is_end)
-			goes = waits(s, h) ? !stay(hd, h) : is_ripe(hd, h);
+			goes = held_is_waiting(s, h) ? !held_keep(hd, h) : held_is_ripe(hd, h);
 		else
 			goes = h->start_ns <= s->rows[h->row].due_ns;
 		if (goes || all)
@@ -304,9 +304,9 @@ static void end_turn(struct perfetto_sink *s, bool all)
 			hd->list[n_left++] = *h;
 	}
 	hd->n = n_left;
-	sort(hd->going, n_going, hd->spare);
+	held_sort(hd->going, n_going, hd->spare);
 	if (n_going)
-		write_going(s, n_going);
+		held_write_going(s, n_going);
 }
 
 /* Returns room for an event's content, HELD_BYTES. */
@@ -318,7 +318,7 @@ static char *held_reserve(struct perfetto_sink *s)
 	for (int i = 0; i < TURNS && (hd->n == HELD_MAX ||
 					     hd->used[hd->turn % TURNS] + HELD_BYTES > TURN_BYTES);
 		i++)
-		end_turn(s, i == TURNS - 1);
+		held_end_turn(s, i == TURNS - 1);
 	return hd->bytes[hd->turn % TURNS] + hd->used[hd->turn % TURNS];
 }
 
@@ -341,7 +341,7 @@ static void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, ui
 		.type = (uint8_t)type,
 		.is_end = kind == HELD_END,
 	};
-	hd->waiting += bytes_of(&hd->list[hd->n++]);
+	hd->waiting += held_file_bytes(&hd->list[hd->n++]);
 	if (kind == HELD_END && start_ns > r->waits_ns)
 		r->waits_ns = start_ns;
 	else if (kind == HELD_PAIR && end_ns >= r->waits_ns)
@@ -351,12 +351,12 @@ static void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, ui
 void held_settled(struct perfetto_sink *s)
 {
 	if (s->held->n)
-		end_turn(s, false);
+		held_end_turn(s, false);
 }
 
 void held_close(struct perfetto_sink *s)
 {
-	end_turn(s, true);
+	held_end_turn(s, true);
 }
 
 size_t held_bytes(const struct perfetto_sink *s)
@@ -410,7 +410,7 @@ void interns_reset(struct interns *in)
 }
 
 /* 2^64 / golden ratio: the upper bits are mixed best */
-static inline struct recent *recent_of(struct interns *in, enum intern_kind kind, const char *text)
+static inline struct recent *recent_slot(struct interns *in, enum intern_kind kind, const char *text)
 {
 	uint64_t hash = ((uintptr_t)text ^ (uint64_t)kind << 40) * 0x9e3779b97f4a7c15ull;
 
@@ -450,7 +450,7 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 	packet_end(s, packet, proto_close(data, put_clock(p, CLOCK_OF_BOOTTIME, s->deltas_ns)));
 }
 
-static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
+static struct intern *intern_add_text(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
 	struct intern *e = xcalloc(1, sizeof(*e));
 	char *packet, *data, *p;
@@ -468,7 +468,7 @@ static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind,
 
 static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
-	struct recent *recent = recent_of(s->interns, kind, text), *beside = &s->interns->recent[(recent - s->interns->recent) ^ 1];
+	struct recent *recent = recent_slot(s->interns, kind, text), *beside = &s->interns->recent[(recent - s->interns->recent) ^ 1];
 	size_t len = strlen(text);
 	struct intern *e;
 
@@ -477,7 +477,7 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 		return beside->iid;
 	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);
 	if (!e)
-		e = intern_new(s, kind, text, len);
+		e = intern_add_text(s, kind, text, len);
 	if (recent->place && recent->place != text && !beside->place)
 		recent = beside;
 	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
@@ -485,9 +485,9 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 }
 
 /* Returns the id of a name, which is written before its first use. */
-static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
+static inline uint32_t interns_get_text(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
-	const struct recent *r = recent_of(s->interns, kind, text);
+	const struct recent *r = recent_slot(s->interns, kind, text);
 
 	if (r->place == text && r->kind == kind && !strcmp(r->text, text))
 		return r->iid;
@@ -498,12 +498,12 @@ static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, co
 static inline uint32_t intern_literal(
 	struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
-	const struct recent *r = recent_of(s->interns, kind, text);
+	const struct recent *r = recent_slot(s->interns, kind, text);
 
 	return r->place == text && r->kind == kind ? r->iid : intern_look_up(s, kind, text);
 }
 
-static void begin(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category)
+static void event_begin_category(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category)
 {
 	e->s = s;
 	e->row = row;
@@ -514,19 +514,19 @@ static void begin(struct event *e, struct perfetto_sink *s, uint32_t row, const 
 
 void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
 {
-	begin(e, s, row, category);
+	event_begin_category(e, s, row, category);
 	e->end = proto_u64(e->end, 10 /* name_iid */, intern_literal(s, INTERN_NAME, name));
 }
 
 void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
 {
-	begin(e, s, row, category);
-	e->end = proto_u64(e->end, 10 /* name_iid */, intern(s, INTERN_NAME, name));
+	event_begin_category(e, s, row, category);
+	e->end = proto_u64(e->end, 10 /* name_iid */, interns_get_text(s, INTERN_NAME, name));
 }
 
 void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
 {
-	begin(e, s, row, category);
+	event_begin_category(e, s, row, category);
 	e->end = proto_text(e->end, 23 /* name */, name, strnlen(name, EVENT_TEXT_MAX));
 }
 
@@ -552,7 +552,7 @@ void event_add_submission(struct event *e, uint64_t number)
 	e->end = proto_close_short(mark, proto_u64(p, 1 /* render_stage_submission_event_ids */, number));
 }
 
-static inline void add(struct event *e, uint32_t name, enum value_type type, uint64_t v)
+static inline void event_put_arg(struct event *e, uint32_t name, enum value_type type, uint64_t v)
 {
 	char *mark, *p;
 
@@ -566,18 +566,18 @@ static inline void add(struct event *e, uint32_t name, enum value_type type, uin
 
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v)
 {
-	add(e, intern_literal(e->s, INTERN_ANNOTATION, name), type, v);
+	event_put_arg(e, intern_literal(e->s, INTERN_ANNOTATION, name), type, v);
 }
 
 void event_add_copy(struct event *e, const char *name, enum value_type type, uint64_t v)
 {
-	add(e, intern(e->s, INTERN_ANNOTATION, name), type, v);
+	event_put_arg(e, interns_get_text(e->s, INTERN_ANNOTATION, name), type, v);
 }
 
 void event_add_word(struct event *e, const char *name, const char *text)
 {
 	if (e->s->interns->n < WORDS_MAX)
-		event_add(e, name, VALUE_WORD, intern(e->s, INTERN_WORD, text));
+		event_add(e, name, VALUE_WORD, interns_get_text(e->s, INTERN_WORD, text));
 	else
 		event_add_text(e, name, text, strlen(text));
 }

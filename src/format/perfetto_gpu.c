@@ -106,7 +106,7 @@ static char *put_spec(char *p, uint64_t iid, const char *name, uint64_t category
 	return proto_close(spec, proto_u64(p, 4 /* category */, category));
 }
 
-static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
+static void gpus_begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
 {
 	char *packet, *data, *p = packet_of(s, SEQUENCE_GPU, SEQUENCE_F_CLEARED, &packet);
 
@@ -142,7 +142,7 @@ static char *put_device(char *p, const struct gpu_identity *is, const char *name
 
 /* Describes the devices for the table gpu; several of the same name are told apart by number. A device's place in the list is
  * its number. */
-static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
+static void gpus_describe_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 {
 	char *packet, *info, *p = packet_begin(s, &packet), *end = p + WRITER_EVENT_MAX - DEVICE_BYTES - 64, name[GPU_LABEL_MAX];
 	uint32_t n = 0, last = 0;
@@ -166,7 +166,7 @@ static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 }
 
 /* Numbers a context across processes: CUDA counts them in each process anew. */
-static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t)
+static uint64_t gpus_context_number(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t)
 {
 	const struct gpu_track *o;
 	uint32_t i = 0;
@@ -176,7 +176,7 @@ static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_i
 	return g->contexts_from + i;
 }
 
-static bool is_context(const struct perfetto_gpus *g, uint64_t number)
+static bool context_is_known(const struct perfetto_gpus *g, uint64_t number)
 {
 	for (uint32_t i = 0; i < GPU_TRACKS_MAX; i++) {
 		if (g->contexts[i] == number)
@@ -185,11 +185,11 @@ static bool is_context(const struct perfetto_gpus *g, uint64_t number)
 	return false;
 }
 
-static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const struct rec_gpu *r, const struct gpu_track *t)
+static void gpus_describe_track(struct perfetto_sink *s, struct perfetto_gpus *g, const struct rec_gpu *r, const struct gpu_track *t)
 {
 	char *packet, *data, *context, *p;
-	uint64_t number = number_context(g, s->rec.gpu, t);
-	bool is_new = !is_context(g, number);
+	uint64_t number = gpus_context_number(g, s->rec.gpu, t);
+	bool is_new = !context_is_known(g, number);
 
 	g->contexts[r->track] = number;
 	p = proto_open(packet_of(s, SEQUENCE_GPU, 0, &packet), PACKET_INTERNED, &data);
@@ -203,7 +203,7 @@ static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const s
 	packet_end(s, packet, proto_close(data, p));
 }
 
-static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t name)
+static void gpus_describe_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t name)
 {
 	const struct gpu_kernel_name *k = gpu_info_kernel(s->rec.gpu, name);
 	char *packet, *data, *mark, *p = packet_of(s, SEQUENCE_GPU, 0, &packet);
@@ -220,7 +220,7 @@ static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t
 	packet_end(s, packet, proto_close(data, proto_close(mark, p)));
 }
 
-static bool is_named(const struct rec_gpu *r)
+static bool activity_is_named(const struct rec_gpu *r)
 {
 	return r->h.id == GPU_KERNEL && r->name && r->name <= GPU_NAMES_MAX;
 }
@@ -238,7 +238,7 @@ static struct perfetto_gpus *gpus_new(const struct recording *rec)
 }
 
 /* Describes what its event will refer to. NULL: it has no track. */
-static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu *r)
+static struct perfetto_gpus *gpus_describe(struct perfetto_sink *s, const struct rec_gpu *r)
 {
 	const struct gpu_track *t = r->h.id < GPU_ACTIVITIES ? gpu_info_get_track(s->rec.gpu, r->track) : NULL;
 	struct perfetto_gpus *g;
@@ -249,17 +249,17 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 		s->gpus = gpus_new(&s->rec);
 	g = s->gpus;
 	if (!g->begun)
-		begin_sequence(s, g);
+		gpus_begin_sequence(s, g);
 	if (g->devices != gpu_info_devices_known(s->rec.gpu))
-		tell_devices(s, g);
+		gpus_describe_devices(s, g);
 	if (!g->contexts[r->track])
-		tell_track(s, g, r, t);
-	if (is_named(r) && !bit_is_set(g->names, r->name))
-		tell_name(s, g, r->name);
+		gpus_describe_track(s, g, r, t);
+	if (activity_is_named(r) && !bit_is_set(g->names, r->name))
+		gpus_describe_name(s, g, r->name);
 	return g;
 }
 
-static char *put_arg(char *p, enum arg name, uint64_t v)
+static char *put_launch_arg(char *p, enum arg name, uint64_t v)
 {
 	char *arg;
 
@@ -268,7 +268,7 @@ static char *put_arg(char *p, enum arg name, uint64_t v)
 	return proto_close_short(arg, proto_u64(p, 4 /* uint_value */, v));
 }
 
-static char *put_text(char *p, enum arg name, const char *text)
+static char *put_launch_text(char *p, enum arg name, const char *text)
 {
 	char *arg;
 
@@ -277,7 +277,7 @@ static char *put_text(char *p, enum arg name, const char *text)
 	return proto_close(arg, proto_text(p, 6 /* string_value */, text, strlen(text)));
 }
 
-static char *put_three(char *p, uint32_t field, const uint32_t v[3])
+static char *put_dimensions(char *p, uint32_t field, const uint32_t v[3])
 {
 	char *dim;
 
@@ -287,64 +287,64 @@ static char *put_three(char *p, uint32_t field, const uint32_t v[3])
 	return proto_close_short(dim, p);
 }
 
-static uint64_t product(const uint32_t v[3])
+static uint64_t dimensions_product(const uint32_t v[3])
 {
 	uint64_t n;
 
 	return __builtin_mul_overflow((uint64_t)v[0] * v[1], v[2], &n) || n > INT64_MAX ? INT64_MAX : n;
 }
 
-static char *put_kernel(char *p, const struct rec_gpu *r)
+static char *put_kernel_args(char *p, const struct rec_gpu *r)
 {
-	uint64_t block = product(r->block), grid = product(r->grid), threads;
+	uint64_t block = dimensions_product(r->block), grid = dimensions_product(r->grid), threads;
 
 	if (__builtin_mul_overflow(block, grid, &threads) || threads > INT64_MAX)
 		threads = INT64_MAX;
-	p = put_three(p, GPU_LAUNCH_GRID, r->grid);
-	p = put_three(p, GPU_LAUNCH_BLOCK, r->block);
-	p = put_arg(p, ARG_BLOCK_SIZE, block);
-	p = put_arg(p, ARG_GRID_SIZE, grid);
-	p = put_arg(p, ARG_THREADS, threads);
+	p = put_dimensions(p, GPU_LAUNCH_GRID, r->grid);
+	p = put_dimensions(p, GPU_LAUNCH_BLOCK, r->block);
+	p = put_launch_arg(p, ARG_BLOCK_SIZE, block);
+	p = put_launch_arg(p, ARG_GRID_SIZE, grid);
+	p = put_launch_arg(p, ARG_THREADS, threads);
 	if (r->registers)
-		p = put_arg(p, ARG_REGISTERS, r->registers);
-	p = put_arg(p, ARG_SHARED_STATIC, r->shared_static);
-	return put_arg(p, ARG_SHARED_DYNAMIC, r->shared - r->shared_static);
+		p = put_launch_arg(p, ARG_REGISTERS, r->registers);
+	p = put_launch_arg(p, ARG_SHARED_STATIC, r->shared_static);
+	return put_launch_arg(p, ARG_SHARED_DYNAMIC, r->shared - r->shared_static);
 }
 
-static char *put_copy(char *p, const struct rec_gpu *r)
+static char *put_copy_args(char *p, const struct rec_gpu *r)
 {
 	uint64_t mb = gpu_megabytes_per_s(r);
 
-	p = put_arg(p, ARG_BYTES, r->bytes <= INT64_MAX ? r->bytes : INT64_MAX);
+	p = put_launch_arg(p, ARG_BYTES, r->bytes <= INT64_MAX ? r->bytes : INT64_MAX);
 	if (mb)
-		p = put_arg(p, ARG_RATE, mb);
-	return r->h.id == GPU_COPY ? put_text(p, ARG_KIND, gpu_copy_name(r->copy_kind)) : p;
+		p = put_launch_arg(p, ARG_RATE, mb);
+	return r->h.id == GPU_COPY ? put_launch_text(p, ARG_KIND, gpu_copy_name(r->copy_kind)) : p;
 }
 
-static char *put_launch(char *p, const struct gpu_info *info, const struct rec_gpu *r)
+static char *put_launch_args(char *p, const struct gpu_info *info, const struct rec_gpu *r)
 {
 	const char *op = gpu_info_operator_name(info, r->captured_in);
 	char *launch;
 
 	p = proto_open(p, GPU_STAGE_LAUNCH, &launch);
-	p = r->h.id == GPU_KERNEL ? put_kernel(p, r) : put_copy(p, r);
-	p = put_arg(p, ARG_DEVICE, r->device);
-	p = put_arg(p, ARG_STREAM, r->stream);
+	p = r->h.id == GPU_KERNEL ? put_kernel_args(p, r) : put_copy_args(p, r);
+	p = put_launch_arg(p, ARG_DEVICE, r->device);
+	p = put_launch_arg(p, ARG_STREAM, r->stream);
 	if (r->graph)
-		p = put_arg(p, ARG_GRAPH, r->graph);
+		p = put_launch_arg(p, ARG_GRAPH, r->graph);
 	if (r->graph_node && r->graph_node <= INT64_MAX)
-		p = put_arg(p, ARG_NODE, r->graph_node);
+		p = put_launch_arg(p, ARG_NODE, r->graph_node);
 	if (r->graph_position)
-		p = put_arg(p, ARG_POSITION, r->graph_position);
+		p = put_launch_arg(p, ARG_POSITION, r->graph_position);
 	if (op)
-		p = put_text(p, ARG_CAPTURED, op);
+		p = put_launch_text(p, ARG_CAPTURED, op);
 	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
-		p = put_arg(p, ARG_QUEUED, r->h.start_ns - r->launched_ns);
+		p = put_launch_arg(p, ARG_QUEUED, r->h.start_ns - r->launched_ns);
 	return proto_close(launch, p);
 }
 
 /* The arrow begins at an instant: a flow from the call's slice would also come from each slice within it. */
-static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
+static void write_launch_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);
 	struct event e;
@@ -358,7 +358,7 @@ static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64
 
 void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 {
-	struct perfetto_gpus *g = tell(s, r);
+	struct perfetto_gpus *g = gpus_describe(s, r);
 	uint64_t start_ns = perfetto_ts(s, r->h.start_ns), end_ns = r->h.start_ns + r->h.dur_ns;
 	static const uint8_t stages[GPU_ACTIVITIES] = { SPEC_KERNEL, SPEC_COPY, SPEC_SET };
 	const char *name;
@@ -375,19 +375,19 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 	p = proto_u64(p, GPU_STAGE_GPU, r->device);
 	p = proto_u64(p, GPU_STAGE_QUEUE, SPEC_QUEUES + r->track);
 	p = proto_u64(p, GPU_STAGE_STAGE, stages[r->h.id]);
-	if (is_named(r)) {
+	if (activity_is_named(r)) {
 		p = proto_u64(p, GPU_STAGE_KERNEL_IID, r->name);
 		p = proto_u64(p, GPU_STAGE_NAME_IID, r->name);
 	} else {
 		name = gpu_name(s->rec.gpu, r);
 		p = proto_text(p, GPU_STAGE_NAME, name, strlen(name));
 	}
-	packet_end(s, packet, proto_close(event, put_launch(p, s->rec.gpu, r)));
+	packet_end(s, packet, proto_close(event, put_launch_args(p, s->rec.gpu, r)));
 	if (gpu_has_arrow(r, &s->rec))
-		write_arrow(s, r, g->number);
+		write_launch_arrow(s, r, g->number);
 }
 
-static uint32_t process_row(struct perfetto_sink *s, uint32_t device)
+static uint32_t gpu_process_row(struct perfetto_sink *s, uint32_t device)
 {
 	char name[GPU_LABEL_MAX];
 
@@ -395,7 +395,7 @@ static uint32_t process_row(struct perfetto_sink *s, uint32_t device)
 }
 
 /* 0: there are too many processes. */
-static uint32_t counter_row(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)
+static uint32_t gpu_load_row(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)
 {
 	struct gpu_counter_row *of = s->gpu_counter_rows[r->h.id][which], *end = of + GPU_PROCESSES_MAX;
 	char name[GPU_COUNTER_NAME_MAX];
@@ -405,23 +405,23 @@ static uint32_t counter_row(struct perfetto_sink *s, enum gpu_counter which, con
 	if (of == end)
 		return 0;
 	of->tgid = r->h.tgid;
-	return perfetto_track(s, &of->row, process_row(s, r->h.id), gpu_counter_name(s->rec.gpu, which, r, name), NO_RANK,
+	return perfetto_track(s, &of->row, gpu_process_row(s, r->h.id), gpu_counter_name(s->rec.gpu, which, r, name), NO_RANK,
 		gpu_counter_unit(which));
 }
 
 /* Returns the track of a device's steps; 0: it has none. */
-static uint32_t step_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
+static uint32_t gpu_step_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
 {
 	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);
 
 	if (!t || t->device != device || !gpu_track_is_steps(t))
 		return 0;
-	return perfetto_track(s, &s->gpu_step_rows[track], process_row(s, device), t->name, -1, NULL);
+	return perfetto_track(s, &s->gpu_step_rows[track], gpu_process_row(s, device), t->name, -1, NULL);
 }
 
-static void write_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
+static void write_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
-	uint32_t row = step_row(s, d->track, d->device);
+	uint32_t row = gpu_step_row(s, d->track, d->device);
 	struct drawn drawn;
 	struct event e;
 
@@ -437,7 +437,7 @@ void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
 	if (r->h.flags & GPU_STEP_F_LOST || r->h.id >= s->rec.probes->n)
 		return;
 	for (uint32_t i = 0; i < gpu_step_devices(r); i++)
-		write_step(s, r, &r->devices[i]);
+		write_gpu_step(s, r, &r->devices[i]);
 }
 
 void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)
@@ -446,6 +446,6 @@ void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)
 
 	for (enum gpu_counter i = 0; i < GPU_COUNTERS && r->h.id < GPU_DEVICES_MAX; i++) {
 		if (gpu_counter_value(i, r, &value))
-			event_write_counter(s, counter_row(s, i, r), r->h.start_ns, value);
+			event_write_counter(s, gpu_load_row(s, i, r), r->h.start_ns, value);
 	}
 }

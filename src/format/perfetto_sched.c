@@ -59,7 +59,7 @@ struct perfetto_cpu {
 	char comms[COMMS_MAX][TASK_COMM_LEN];
 };
 
-static struct perfetto_cpu *cpu_get(struct perfetto_sink *s, uint32_t cpu)
+static struct perfetto_cpu *perfetto_get_cpu(struct perfetto_sink *s, uint32_t cpu)
 {
 	if (cpu >= PERFETTO_CPUS)
 		return NULL;
@@ -70,7 +70,7 @@ static struct perfetto_cpu *cpu_get(struct perfetto_sink *s, uint32_t cpu)
 	return s->cpus[cpu];
 }
 
-static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
+static char *put_switch_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 {
 	return proto_text(p, field, comm, strnlen(comm, TASK_COMM_LEN));
 }
@@ -93,7 +93,7 @@ static char *put_switches(char *p, const struct perfetto_cpu *c)
 
 	p = proto_open(p, 4 /* compact_sched */, &compact);
 	for (unsigned int i = 0; i < c->n_comms; i++)
-		p = put_comm(p, 5 /* intern_table */, c->comms[i]);
+		p = put_switch_comm(p, 5 /* intern_table */, c->comms[i]);
 	PACK(p, 1 /* switch_timestamp */, c, c->switches[i].ns - (i ? c->switches[i - 1].ns : 0));
 	PACK(p, 2 /* switch_prev_state */, c, c->switches[i].prev_state);
 	PACK(p, 3 /* switch_next_pid */, c, c->switches[i].next_tid);
@@ -139,18 +139,18 @@ static char *put_ftrace(char *p, uint64_t ns, uint32_t pid, uint32_t flags)
 
 /* ---- switches ---- */
 
-static void write_whole(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_t ns,
+static void write_full_switch(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_t ns,
 	const struct ran *prev, uint32_t prev_state, const struct ran *next)
 {
 	char *event, *sw, *p = proto_open(ftrace_reserve(s, c), 2 /* event */, &event);
 
 	p = put_ftrace(p, ns, prev->tid, 0);
 	p = proto_open(p, FTRACE_SWITCH, &sw);
-	p = put_comm(p, 1, prev->comm);
+	p = put_switch_comm(p, 1, prev->comm);
 	p = proto_u64(p, 2, prev->tid);
 	p = proto_u64(p, 3, PRIO);
 	p = proto_u64(p, 4, prev_state);
-	p = put_comm(p, 5, next->comm);
+	p = put_switch_comm(p, 5, next->comm);
 	p = proto_u64(p, 6, next->tid);
 	p = proto_u64(p, 7, PRIO);
 	c->used = (size_t)(proto_close(event, proto_close(sw, p)) - c->events);
@@ -171,7 +171,7 @@ static void write_switch(struct perfetto_sink *s, struct perfetto_cpu *c, uint64
 	uint32_t prev_state, const struct ran *next)
 {
 	if (!c->begun || ns < c->last_ns) {
-		write_whole(s, c, ns, &c->now, prev_state, next);
+		write_full_switch(s, c, ns, &c->now, prev_state, next);
 		c->begun = true;
 	} else {
 		if (c->n == SWITCHES_MAX || c->n_comms == COMMS_MAX)
@@ -186,7 +186,7 @@ static void write_switch(struct perfetto_sink *s, struct perfetto_cpu *c, uint64
 	c->now = *next;
 }
 
-static uint32_t shown_state(uint32_t state)
+static uint32_t switch_state(uint32_t state)
 {
 	if (state == REC_ON_CPU_PREEMPTED)
 		return REC_ON_CPU_PREEMPTED;
@@ -202,7 +202,7 @@ static const struct ran idle = { .comm = "swapper" };
 
 void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r)
 {
-	struct perfetto_cpu *c = cpu_get(s, r->h.cpu);
+	struct perfetto_cpu *c = perfetto_get_cpu(s, r->h.cpu);
 	uint64_t start = perfetto_ts(s, r->h.start_ns), end = r->h.start_ns + r->h.dur_ns;
 	struct perfetto_thread *t = perfetto_thread(s, r->h.tgid, r->h.tid);
 	struct ran next = { .tid = r->h.tid };
@@ -216,12 +216,12 @@ void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r)
 	}
 	write_switch(s, c, start, c->left, &next);
 	c->end_ns = end > start ? end : start;
-	c->left = shown_state(r->h.id);
+	c->left = switch_state(r->h.id);
 }
 
 void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
-	struct perfetto_cpu *c = cpu_get(s, r->h.cpu);
+	struct perfetto_cpu *c = perfetto_get_cpu(s, r->h.cpu);
 	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	struct perfetto_thread *t;
 	char *event, *waking, *comm, *p;

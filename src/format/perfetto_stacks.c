@@ -56,12 +56,12 @@ struct perfetto_stacks {
 	struct stream streams[2]; /* on the CPU, and off */
 };
 
-static bool is_told(const struct told *t, uint32_t number)
+static bool told_has(const struct told *t, uint32_t number)
 {
 	return number < t->size && bit_is_set(t->bits, number);
 }
 
-static void tell(struct told *t, uint32_t number)
+static void told_add(struct told *t, uint32_t number)
 {
 	if (number >= t->size) {
 		uint32_t size = (number + 4096) & ~4095u;
@@ -175,14 +175,14 @@ static struct mapping *mapping_get(struct stream *st, const struct frame *f, boo
 	return m;
 }
 
-static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t number)
+static bool stream_write_frame(struct perfetto_sink *s, struct stream *st, uint32_t number)
 {
 	const struct frame *f = stacks_frame(s->rec.stacks, number);
 	char name[STACK_TEXT_MAX], *packet, *data, *entry, *p;
 	struct mapping *m;
 	bool is_new;
 
-	if (!f || is_told(&st->frames, number))
+	if (!f || told_has(&st->frames, number))
 		return f;
 	m = mapping_get(st, f, &is_new);
 	p = packet_of(s, st->sequence, 0, &packet);
@@ -196,7 +196,7 @@ static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t num
 	p = proto_u64(p, 4 /* rel_pc */, f->rel_pc);
 	p = proto_close(data, proto_close(entry, p));
 	if (packet_end(s, packet, p)) {
-		tell(&st->frames, number);
+		told_add(&st->frames, number);
 		return true;
 	}
 	if (is_new) {
@@ -207,16 +207,16 @@ static bool write_frame(struct perfetto_sink *s, struct stream *st, uint32_t num
 }
 
 /* The id of a stack in the file; 0: it has none, or cannot be described. */
-static uint32_t write_stack(struct perfetto_sink *s, struct stream *st, uint32_t stack)
+static uint32_t stream_write_stack(struct perfetto_sink *s, struct stream *st, uint32_t stack)
 {
 	char *packet, *data, *entry, *p;
 	const uint32_t *frames;
 	unsigned int n = s->rec.stacks ? stacks_get(s->rec.stacks, stack, &frames) : 0;
 
-	if (!n || is_told(&st->stacks, stack))
+	if (!n || told_has(&st->stacks, stack))
 		return n ? stack + 1 : 0;
 	for (unsigned int i = 0; i < n; i++) {
-		if (!write_frame(s, st, frames[i]))
+		if (!stream_write_frame(s, st, frames[i]))
 			return 0;
 	}
 	p = packet_of(s, st->sequence, 0, &packet);
@@ -227,13 +227,13 @@ static uint32_t write_stack(struct perfetto_sink *s, struct stream *st, uint32_t
 	p = proto_close(data, proto_close(entry, p));
 	if (!packet_end(s, packet, p))
 		return 0;
-	tell(&st->stacks, stack);
+	told_add(&st->stacks, stack);
 	return stack + 1;
 }
 
 /* ---- records ---- */
 
-static bool is_in_kernel(const struct perfetto_sink *s, uint32_t stack)
+static bool stack_is_in_kernel(const struct perfetto_sink *s, uint32_t stack)
 {
 	const struct frame *f = NULL;
 	const uint32_t *frames;
@@ -243,7 +243,7 @@ static bool is_in_kernel(const struct perfetto_sink *s, uint32_t stack)
 	return f && f->kind == FRAME_KERNEL;
 }
 
-static void write_sample(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
+static void stream_write_sample(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
 {
 	char *packet, *sample, *p = packet_of(s, st->sequence, 0, &packet);
 
@@ -256,7 +256,7 @@ static void write_sample(struct perfetto_sink *s, struct stream *st, const struc
 	p = proto_u64(p, SAMPLE_TID, r->h.tid);
 	if (iid)
 		p = proto_u64(p, SAMPLE_STACK, iid);
-	p = proto_u64(p, SAMPLE_MODE, is_in_kernel(s, r->stack) ? SAMPLE_MODE_KERNEL : SAMPLE_MODE_USER);
+	p = proto_u64(p, SAMPLE_MODE, stack_is_in_kernel(s, r->stack) ? SAMPLE_MODE_KERNEL : SAMPLE_MODE_USER);
 	p = proto_u64(p, SAMPLE_COUNT, st->count);
 	if (r->flags & SAMPLE_F_TRUNCATED)
 		p = proto_u64(p, SAMPLE_UNWIND_ERROR, SAMPLE_UNWIND_MEMORY);
@@ -264,7 +264,7 @@ static void write_sample(struct perfetto_sink *s, struct stream *st, const struc
 		st->count -= r->weight_ns;
 }
 
-static void write_end(struct perfetto_sink *s, const struct stream *st, uint32_t row, uint64_t ns)
+static void stream_write_end(struct perfetto_sink *s, const struct stream *st, uint32_t row, uint64_t ns)
 {
 	char *packet, *event, *p = packet_of(s, st->sequence, 0, &packet);
 
@@ -297,7 +297,7 @@ static char *put_waker(char *p, struct perfetto_sink *s, const struct rec_stack 
 }
 
 /* Writes a wait as a slice, and the stack of a waker as an instant. */
-static void write_slice(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
+static void stream_write_slice(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
 {
 	const struct frame *f = s->rec.stacks ? stack_subject(s->rec.stacks, r->stack) : NULL;
 	uint32_t row = perfetto_row(s, r->h.tgid, r->h.tid, TRACK_STACKS);
@@ -325,7 +325,7 @@ static void write_slice(struct perfetto_sink *s, struct stream *st, const struct
 	if (iid)
 		p = proto_u64(p, EVENT_STACK_IID, iid);
 	if (packet_end(s, packet, proto_close(event, p)) && r->h.id == SAMPLE_OFF_CPU)
-		write_end(s, st, row, end > s->rec.start_boot_ns ? end : s->rec.start_boot_ns);
+		stream_write_end(s, st, row, end > s->rec.start_boot_ns ? end : s->rec.start_boot_ns);
 }
 
 void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r)
@@ -342,9 +342,9 @@ void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r)
 	if (!stream_begin(s, st))
 		return;
 	perfetto_thread(s, r->h.tgid, r->h.tid); /* it gets its name */
-	iid = write_stack(s, st, r->stack);
+	iid = stream_write_stack(s, st, r->stack);
 	if (r->h.id != SAMPLE_WAKER)
-		write_sample(s, st, r, iid);
+		stream_write_sample(s, st, r, iid);
 	if (r->h.id != SAMPLE_CPU)
-		write_slice(s, st, r, iid);
+		stream_write_slice(s, st, r, iid);
 }

@@ -278,7 +278,7 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 }
 
 /* Identifies the devices that were used. */
-static char *add_devices(char *p, const struct gpu_info *info)
+static char *add_gpu_devices(char *p, const struct gpu_info *info)
 {
 	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {
 		const struct gpu_identity *is = gpu_info_is_used(info, i) ? gpu_info_device(info, i) : NULL;
@@ -336,7 +336,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		p = PUT(p, not_recorded, "faults");
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
-	p = add_devices(p, ps->rec.gpu);
+	p = add_gpu_devices(p, ps->rec.gpu);
 	p = PUT_TOTAL(p, total);
 	p = PUT(p, open, t->open_cost_ns);
 	p = PUT(p, close, t->close_cost_ns);

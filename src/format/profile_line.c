@@ -10,7 +10,7 @@
 
 #define ENVELOPES_MAX 4096 /* beyond that all are dropped, and made again when needed */
 
-static void clear(struct profile_envelope *e)
+static void envelope_clear(struct profile_envelope *e)
 {
 	free(e->head);
 	free(e->tail);
@@ -45,7 +45,7 @@ static void make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	size_t flags = strlen(m->runtime_flags), max;
 	char *p;
 
-	clear(e);
+	envelope_clear(e);
 	e->head = xmalloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
 			  FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
 	e->tail = xmalloc(flags + 256 + FMT_JSON_STR_MAX(sizeof(struct container)));
@@ -83,7 +83,7 @@ static struct profile_envelope *nth_envelope(const struct profile_lines *l, size
 static void drop_envelope(void *envelope, void *arg)
 {
 	(void)arg;
-	clear(envelope);
+	envelope_clear(envelope);
 }
 
 static void add_envelope(struct profile_lines *l, uint32_t tgid)
@@ -92,7 +92,7 @@ static void add_envelope(struct profile_lines *l, uint32_t tgid)
 	process_list_room(&l->envelopes, l->tasks, drop_envelope, NULL);
 	if (l->envelopes.n == ENVELOPES_MAX) {
 		while (l->envelopes.n)
-			clear(nth_envelope(l, --l->envelopes.n));
+			envelope_clear(nth_envelope(l, --l->envelopes.n));
 	}
 	l->current = l->envelopes.n++;
 	*nth_envelope(l, l->current) = (struct profile_envelope){ .tgid = tgid };
@@ -149,7 +149,7 @@ void profile_lines_saw(struct profile_lines *l, uint32_t tgid, uint64_t sequence
 	for (size_t i = 0; i < l->envelopes.n; i++) {
 		e = nth_envelope(l, i);
 		if (e->counts && (e->tgid == tgid || !e->tgid))
-			clear(e);
+			envelope_clear(e);
 	}
 }
 
@@ -159,14 +159,14 @@ void profile_lines_exec(struct profile_lines *l, uint32_t tgid)
 		struct profile_envelope *e = nth_envelope(l, i);
 
 		if (e->tgid == tgid || !e->tgid)
-			clear(e);
+			envelope_clear(e);
 	}
 }
 
 void profile_lines_clear(struct profile_lines *l)
 {
 	while (l->envelopes.n)
-		clear(nth_envelope(l, --l->envelopes.n));
+		envelope_clear(nth_envelope(l, --l->envelopes.n));
 	free(l->envelopes.list);
 	free(l->line);
 }
