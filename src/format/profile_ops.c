@@ -88,7 +88,7 @@ static void op_hot_clear(struct op_hot *h, uint32_t *total)
 	*h = (struct op_hot){ 0 };
 }
 
-static void take(struct op_hottest *best, const struct op_function *f)
+static void op_hottest_add(struct op_hottest *best, const struct op_function *f)
 {
 	best->of += f->samples;
 	if (f->key.kind == FRAME_UNKNOWN || f->key.name[0] == '[')
@@ -109,7 +109,7 @@ static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
 
 	for (const struct op_function *f = h->functions; best && f; f = f->hh.next) {
 		if (f->key.op < n)
-			take(&best[f->key.op], f);
+			op_hottest_add(&best[f->key.op], f);
 	}
 	return best;
 }
@@ -188,7 +188,7 @@ struct profile_ops {
 /* ---- names ---- */
 
 /* Interns an operator's name; returns its number. */
-static uint32_t name_number(struct profile_ops *o, const char *text)
+static uint32_t ops_intern_name(struct profile_ops *o, const char *text)
 {
 	uint32_t n = HASH_COUNT(o->by_text);
 	struct name *name;
@@ -205,7 +205,7 @@ static uint32_t name_number(struct profile_ops *o, const char *text)
 }
 
 /* An address stays the same, but its text may change when an engine's own names are read. */
-static uint32_t find_name(struct profile_ops *o, const char *name)
+static uint32_t ops_name_number(struct profile_ops *o, const char *name)
 {
 	uint32_t i = (uint32_t)((uintptr_t)name >> 3) % NAME_CACHE, number;
 	char text[NAME_LEN];
@@ -218,7 +218,7 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 	text[len] = 0;
 	if (!strcmp(text, "total")) /* a key of the profile itself */
 		memcpy(text, "total_", sizeof("total_"));
-	number = name_number(o, text);
+	number = ops_intern_name(o, text);
 	o->by_address[i].name = name;
 	o->by_address[i].number = number;
 	return number;
@@ -226,7 +226,7 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 
 uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r)
 {
-	return find_name(o, probe_spec_name(&o->rec->probes->specs[r->h.id], r->vals));
+	return ops_name_number(o, probe_spec_name(&o->rec->probes->specs[r->h.id], r->vals));
 }
 
 const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
@@ -236,7 +236,7 @@ const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
 
 /* ---- sums ---- */
 
-static struct op_sum *sums_get(struct op_sums *s, uint32_t number)
+static struct op_sum *op_sums_get(struct op_sums *s, uint32_t number)
 {
 	if (number >= s->n) {
 		uint32_t n = s->n ? s->n : 32;
@@ -251,9 +251,9 @@ static struct op_sum *sums_get(struct op_sums *s, uint32_t number)
 }
 
 /* counts: NULL if they are not known */
-static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint64_t *counts)
+static void op_sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint64_t *counts)
 {
-	struct op_sum *sum = sums_get(s, number);
+	struct op_sum *sum = op_sums_get(s, number);
 
 	sum->n++;
 	sum->ns += ns;
@@ -265,7 +265,7 @@ static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint
 }
 
 /* Adds the time and counts of one sum to another. */
-static void sum_move(struct op_sum *to, const struct op_sum *from)
+static void op_sum_move(struct op_sum *to, const struct op_sum *from)
 {
 	to->n += from->n;
 	to->ns += from->ns;
@@ -275,19 +275,19 @@ static void sum_move(struct op_sum *to, const struct op_sum *from)
 		to->counts[i] += from->counts[i];
 }
 
-static void sums_add_gpu(struct op_sums *s, uint32_t number, uint64_t ns)
+static void op_sums_add_gpu(struct op_sums *s, uint32_t number, uint64_t ns)
 {
-	*(number == GPU_OPS_NONE ? &s->gpu_none_ns : &sums_get(s, number)->gpu_ns) += ns;
+	*(number == GPU_OPS_NONE ? &s->gpu_none_ns : &op_sums_get(s, number)->gpu_ns) += ns;
 }
 
-static void sums_clear(struct profile_ops *o, struct op_sums *s)
+static void op_sums_clear(struct profile_ops *o, struct op_sums *s)
 {
 	op_hot_clear(&s->hot, &o->n_functions);
 	free(s->list);
 	*s = (struct op_sums){ 0 };
 }
 
-static char *add_name(char *p, const char *prefix, const char *name)
+static char *add_op_key(char *p, const char *prefix, const char *name)
 {
 	char key[NAME_LEN + COUNT_PREFIX_MAX];
 
@@ -297,7 +297,7 @@ static char *add_name(char *p, const char *prefix, const char *name)
 }
 
 /* Returns how many of the names fit into a line. The rest is added to "other", the first one. *ret_room: bytes left. */
-static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t *ret_room)
+static uint32_t op_sums_fit(const struct profile_ops *o, struct op_sums *s, size_t *ret_room)
 {
 	size_t room = ROOM;
 
@@ -314,7 +314,7 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t 
 			continue;
 		}
 		for (uint32_t k = i; k < s->n; k++)
-			sum_move(&s->list[0], &s->list[k]);
+			op_sum_move(&s->list[0], &s->list[k]);
 		*ret_room = 0; /* "other" may need it */
 		return i;
 	}
@@ -340,9 +340,9 @@ static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums 
 		if (need > room)
 			continue;
 		room -= need;
-		p = fmt_json_str(add_name(p, "f_", name), function, len);
-		p = profile_fmt_share(add_name(p, "fs_", name), h->samples, h->of);
-		p = fmt_u64(add_name(p, "s_", name), h->of);
+		p = fmt_json_str(add_op_key(p, "f_", name), function, len);
+		p = profile_fmt_share(add_op_key(p, "fs_", name), h->samples, h->of);
+		p = fmt_u64(add_op_key(p, "s_", name), h->of);
 	}
 	free(best);
 	return p;
@@ -365,7 +365,7 @@ static char *fmt_gpu(char *p, const struct profile_ops *o, const struct op_sums 
 		if (!s->list[i].gpu_ns)
 			continue;
 		snprintf(name, sizeof(name), "%s_us", o->names[i].text);
-		p = fmt_us(add_name(p, "g_", name), s->list[i].gpu_ns);
+		p = fmt_us(add_op_key(p, "g_", name), s->list[i].gpu_ns);
 	}
 	return p;
 }
@@ -383,10 +383,10 @@ static char *fmt_counts(char *p, const struct profile_ops *o, const struct op_su
 			if (!counters_have(c, k))
 				continue;
 			snprintf(prefix, sizeof(prefix), "%s_", counter_name(c->set, k));
-			p = fmt_u64(add_name(p, prefix, o->names[i].text), sum->counts[k]);
+			p = fmt_u64(add_op_key(p, prefix, o->names[i].text), sum->counts[k]);
 		}
 		if (sum->counted && sum->counted < sum->n)
-			p = fmt_u64(add_name(p, "counted_", o->names[i].text), sum->counted);
+			p = fmt_u64(add_op_key(p, "counted_", o->names[i].text), sum->counted);
 	}
 	return p;
 }
@@ -398,7 +398,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	uint32_t fit;
 	size_t room;
 
-	fit = sums_fit(o, s, &room);
+	fit = op_sums_fit(o, s, &room);
 	for (uint32_t i = 0; i < fit; i++) {
 		n += s->list[i].n;
 		ns += s->list[i].ns;
@@ -406,7 +406,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	p = PUT(p, ops, n);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
-			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
+			p = fmt_u64(add_op_key(p, "n_", o->names[i].text), s->list[i].n);
 	}
 	p = fmt_counts(p, o, s, fit);
 	p = fmt_gpu(p, o, s, fit);
@@ -414,7 +414,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	p = PUT_TOTAL(p, ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
-			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
+			p = fmt_us(add_op_key(p, "", o->names[i].text), s->list[i].ns);
 	}
 	*p++ = '}';
 	if (s->n)
@@ -426,7 +426,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 /* ---- steps ---- */
 
 /* GPU time alone is not worth a line where there are no operators. */
-static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
+static bool op_sums_has_any(const struct profile_ops *o, const struct op_sums *s)
 {
 	for (uint32_t i = 0; i < s->n; i++) {
 		if (s->list[i].n || s->list[i].gpu_ns)
@@ -436,7 +436,7 @@ static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
 }
 
 /* Adds what --budget left out. */
-static char *add_parts(char *p, uint32_t parts)
+static char *add_shed_parts(char *p, uint32_t parts)
 {
 	char text[SHED_TEXT_MAX];
 
@@ -444,14 +444,14 @@ static char *add_parts(char *p, uint32_t parts)
 }
 
 /* Writes the line, if there is anything to write, and frees the slot. */
-static void step_write(struct profile_ops *o, struct step_ops *s)
+static void step_ops_write(struct profile_ops *o, struct step_ops *s)
 {
-	if (sums_any(o, &s->sums)) {
+	if (op_sums_has_any(o, &s->sums)) {
 		char *p = profile_line_begin(o->lines, "op_prof", s->tgid);
 
 		p = PUT_FIRST(p, step, s->step - 1);
 		p = PUT(p, pid, s->tgid);
-		p = add_parts(p, s->left_out);
+		p = add_shed_parts(p, s->left_out);
 		p = fmt_sums(p, o, &s->sums);
 		profile_line_end(o->lines, p, s->graph);
 	}
@@ -461,7 +461,7 @@ static void step_write(struct profile_ops *o, struct step_ops *s)
 	s->step = 0;
 }
 
-static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
+static struct step_ops *step_ops_find(struct profile_ops *o, uint32_t step)
 {
 	struct step_ops *set = &o->steps[step % STEP_SETS * STEP_WAYS];
 
@@ -473,7 +473,7 @@ static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
 }
 
 /* The order in which slots are reused: free ones, ended steps, then the oldest. */
-static bool goes_before(const struct step_ops *a, const struct step_ops *b)
+static bool step_ops_is_before(const struct step_ops *a, const struct step_ops *b)
 {
 	if (!a->step || !b->step)
 		return !a->step && b->step;
@@ -482,123 +482,123 @@ static bool goes_before(const struct step_ops *a, const struct step_ops *b)
 	return a->step < b->step;
 }
 
-static struct ended_step *ended_at(struct profile_ops *o, uint32_t i)
+static struct ended_step *ended_step_at(struct profile_ops *o, uint32_t i)
 {
 	return &o->ended[(o->first_ended + i) % STEPS_MAX];
 }
 
-static void step_end(struct profile_ops *o, struct step_ops *s)
+static void step_ops_end(struct profile_ops *o, struct step_ops *s)
 {
 	uint32_t i;
 
 	s->ended = true;
 	if (o->n_ended == STEPS_MAX) {
-		struct step_ops *oldest = step_find(o, o->ended[o->first_ended].step);
+		struct step_ops *oldest = step_ops_find(o, o->ended[o->first_ended].step);
 
 		if (oldest)
-			step_write(o, oldest);
+			step_ops_write(o, oldest);
 		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
 		o->n_ended--;
 	}
 	i = o->n_ended++;
 	/* puts steps that come from several rings at once in order */
-	for (; i > 0 && ended_at(o, i - 1)->step > s->step; i--) {
-		if (ended_at(o, i - 1)->round + 1 < o->round)
+	for (; i > 0 && ended_step_at(o, i - 1)->step > s->step; i--) {
+		if (ended_step_at(o, i - 1)->round + 1 < o->round)
 			break;
-		*ended_at(o, i) = *ended_at(o, i - 1);
+		*ended_step_at(o, i) = *ended_step_at(o, i - 1);
 	}
-	*ended_at(o, i) = (struct ended_step){ s->step, o->round };
+	*ended_step_at(o, i) = (struct ended_step){ s->step, o->round };
 }
 
-static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t tgid)
+static struct step_ops *step_ops_get(struct profile_ops *o, uint32_t step, uint32_t tgid)
 {
-	struct step_ops *s = step_find(o, step), *set = &o->steps[step % STEP_SETS * STEP_WAYS];
+	struct step_ops *s = step_ops_find(o, step), *set = &o->steps[step % STEP_SETS * STEP_WAYS];
 
 	if (s)
 		return s;
 	s = set;
 	for (int i = 1; i < STEP_WAYS; i++) {
-		if (goes_before(&set[i], s))
+		if (step_ops_is_before(&set[i], s))
 			s = &set[i];
 	}
 	if (s->step)
-		step_write(o, s);
+		step_ops_write(o, s);
 	s->step = step;
 	s->tgid = tgid;
 	s->ended = s->graph = false;
 	s->left_out = 0;
 	if (step <= o->written) /* late: its end will not be reported again */
-		step_end(o, s);
+		step_ops_end(o, s);
 	return s;
 }
 
 /* ---- processes ---- */
 
-static void process_write(struct profile_ops *o, struct process_ops *pr)
+static void process_ops_write(struct profile_ops *o, struct process_ops *pr)
 {
 	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
 	char *p;
 
-	if (!sums_any(o, &pr->sums))
+	if (!op_sums_has_any(o, &pr->sums))
 		return;
 	p = profile_line_begin(o->lines, "op_prof", pr->tgid);
 	if (!o->lines->windows)
 		p = fmt_lit(p, "\"window\":0,");
 	p = PUT_FIRST(p, pid, pr->tgid);
 	p = PUT(p, comm, task ? task->comm : "");
-	p = add_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
+	p = add_shed_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
 	p = fmt_sums(p, o, &pr->sums);
 	profile_line_end(o->lines, p, o->graph);
 }
 
-static struct process_ops *nth_process(const struct profile_ops *o, size_t i)
+static struct process_ops *process_ops_nth(const struct profile_ops *o, size_t i)
 {
 	return (struct process_ops *)o->processes.list + i;
 }
 
-static void process_drop(void *process, void *arg)
+static void process_ops_drop(void *process, void *arg)
 {
 	struct process_ops *pr = process;
 
-	process_write(arg, pr);
-	sums_clear(arg, &pr->sums);
+	process_ops_write(arg, pr);
+	op_sums_clear(arg, &pr->sums);
 }
 
 /* NULL: too many processes are alive. */
-static struct op_sums *process_sums(struct profile_ops *o, uint32_t tgid)
+static struct op_sums *process_ops_sums(struct profile_ops *o, uint32_t tgid)
 {
 	size_t i = o->last_process;
 
-	if (i >= o->processes.n || nth_process(o, i)->tgid != tgid)
-		for (i = 0; i < o->processes.n && nth_process(o, i)->tgid != tgid;)
+	if (i >= o->processes.n || process_ops_nth(o, i)->tgid != tgid)
+		for (i = 0; i < o->processes.n && process_ops_nth(o, i)->tgid != tgid;)
 			i++;
 	if (i == o->processes.n) {
-		process_list_room(&o->processes, o->rec->tasks, process_drop, o);
+		process_list_room(&o->processes, o->rec->tasks, process_ops_drop, o);
 		if (o->processes.n == PROCESSES_MAX)
 			return NULL;
 		i = o->processes.n++;
-		*nth_process(o, i) = (struct process_ops){ .tgid = tgid };
+		*process_ops_nth(o, i) = (struct process_ops){ .tgid = tgid };
 	}
 	o->last_process = i;
-	return &nth_process(o, i)->sums;
+	return &process_ops_nth(o, i)->sums;
 }
 
 /* ---- calls ---- */
 
 static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
-	uint32_t name = find_name(o, probe_spec_name(s, r->vals));
+	uint32_t name = ops_name_number(o, probe_spec_name(s, r->vals));
 	bool by_step = o->rec->probes->op_detail && r->step;
-	struct op_sums *sums = by_step ? &step_get(o, r->step, r->h.tgid)->sums : process_sums(o, r->h.tgid);
+	struct op_sums *sums = by_step ? &step_ops_get(o, r->step, r->h.tgid)->sums : process_ops_sums(o, r->h.tgid);
 
 	o->any = true;
 	if (sums)
-		sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
+		op_sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
 	if (o->gpu)
 		gpu_ops_call(o->gpu, &r->h, name);
 }
 
-static void write_call(
+static void write_call_line(
 	struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
 	const char *event = s->role == ROLE_GRAPH ? "graph_prof" : "sample_prof";
@@ -624,7 +624,7 @@ void profile_ops_call(struct profile_ops *o, const struct rec_function *r)
 	if (s->role == ROLE_OP)
 		add_op(o, s, r);
 	else if ((s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE) && !(s->flags & PROBE_F_INSTANT))
-		write_call(o, s, r);
+		write_call_line(o, s, r);
 }
 
 void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
@@ -636,19 +636,19 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 		return;
 	if (o->gpu)
 		gpu_ops_step(o->gpu, &r->h);
-	s = step_get(o, r->number + 1, r->h.tgid);
+	s = step_ops_get(o, r->number + 1, r->h.tgid);
 	s->graph = r->n.graphs > 0;
 	s->left_out = r->left_out;
 	if (!s->ended)
-		step_end(o, s);
+		step_ops_end(o, s);
 }
 
 /* Samples of a step whose line was written already are in no line. */
 void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f)
 {
 	bool by_step = o->rec->probes->op_detail && step;
-	struct step_ops *s = by_step ? step_find(o, step) : NULL;
-	struct op_sums *sums = by_step ? (s ? &s->sums : NULL) : process_sums(o, tgid);
+	struct step_ops *s = by_step ? step_ops_find(o, step) : NULL;
+	struct op_sums *sums = by_step ? (s ? &s->sums : NULL) : process_ops_sums(o, tgid);
 
 	if (sums)
 		op_hot_add(&sums->hot, &o->n_functions, number, f);
@@ -657,19 +657,19 @@ void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uin
 /* ---- GPUs ---- */
 
 /* With lines for steps, the line of a process has only what is outside of steps. */
-static void add_gpu(const struct gpu_op_time *t, void *arg)
+static void add_gpu_time(const struct gpu_op_time *t, void *arg)
 {
 	struct profile_ops *o = arg;
 	uint64_t ns = o->rec->probes->op_detail ? t->outside_ns : t->ns;
-	struct op_sums *sums = ns ? process_sums(o, t->tgid) : NULL;
+	struct op_sums *sums = ns ? process_ops_sums(o, t->tgid) : NULL;
 
 	if (sums)
-		sums_add_gpu(sums, t->op, ns);
+		op_sums_add_gpu(sums, t->op, ns);
 }
 
-static void add_gpu_step(const struct gpu_op_time *t, void *arg)
+static void add_gpu_step_time(const struct gpu_op_time *t, void *arg)
 {
-	sums_add_gpu(arg, t->op, t->ns);
+	op_sums_add_gpu(arg, t->op, t->ns);
 }
 
 void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r)
@@ -677,25 +677,25 @@ void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r)
 	const char *op = gpu_info_operator_name(o->rec->gpu, r->captured_in);
 
 	if (o->gpu)
-		gpu_ops_kernel(o->gpu, r, op ? find_name(o, op) : GPU_OPS_NONE, add_gpu, o);
+		gpu_ops_kernel(o->gpu, r, op ? ops_name_number(o, op) : GPU_OPS_NONE, add_gpu_time, o);
 }
 
 /* By now everything that the step needs has arrived. */
 void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r)
 {
 	if (o->gpu && o->any && o->rec->probes->op_detail && !(r->h.flags & GPU_STEP_F_LOST))
-		gpu_ops_divide(o->gpu, &r->h, add_gpu_step, &step_get(o, r->step + 1, r->h.tgid)->sums);
+		gpu_ops_divide(o->gpu, &r->h, add_gpu_step_time, &step_ops_get(o, r->step + 1, r->h.tgid)->sums);
 }
 
 /* ---- */
 
-static void write_ended(struct profile_ops *o, uint64_t hold)
+static void write_ended_steps(struct profile_ops *o, uint64_t hold)
 {
 	while (o->n_ended && o->ended[o->first_ended].round + hold <= o->round) {
-		struct step_ops *s = step_find(o, o->ended[o->first_ended].step);
+		struct step_ops *s = step_ops_find(o, o->ended[o->first_ended].step);
 
 		if (s && s->ended)
-			step_write(o, s);
+			step_ops_write(o, s);
 		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
 		o->n_ended--;
 	}
@@ -704,30 +704,30 @@ static void write_ended(struct profile_ops *o, uint64_t hold)
 void profile_ops_settled(struct profile_ops *o)
 {
 	o->round++;
-	write_ended(o, HOLD);
+	write_ended_steps(o, HOLD);
 	if (o->gpu && !(o->round % HOLD))
-		gpu_ops_take(o->gpu, false, add_gpu, o);
+		gpu_ops_take(o->gpu, false, add_gpu_time, o);
 }
 
 void profile_ops_finish(struct profile_ops *o)
 {
-	write_ended(o, 0);
+	write_ended_steps(o, 0);
 	if (o->gpu)
-		gpu_ops_take(o->gpu, true, add_gpu, o);
+		gpu_ops_take(o->gpu, true, add_gpu_time, o);
 	for (size_t i = 0; i < STEPS_MAX; i++) {
 		if (o->steps[i].step)
-			step_write(o, &o->steps[i]);
+			step_ops_write(o, &o->steps[i]);
 	}
 	for (size_t i = 0; i < o->processes.n; i++)
-		process_write(o, nth_process(o, i));
+		process_ops_write(o, process_ops_nth(o, i));
 }
 
 void profile_ops_free(struct profile_ops *o)
 {
 	for (size_t i = 0; i < STEPS_MAX; i++)
-		sums_clear(o, &o->steps[i].sums);
+		op_sums_clear(o, &o->steps[i].sums);
 	for (size_t i = 0; i < o->processes.n; i++)
-		sums_clear(o, &nth_process(o, i)->sums);
+		op_sums_clear(o, &process_ops_nth(o, i)->sums);
 	free(o->processes.list);
 	gpu_ops_free(o->gpu);
 	HASH_CLEAR(hh, o->by_text);
@@ -743,6 +743,6 @@ struct profile_ops *profile_ops_new(struct profile_lines *lines, const struct re
 	o->lines = lines;
 	o->rec = rec;
 	o->processes.size = sizeof(struct process_ops);
-	name_number(o, "other");
+	ops_intern_name(o, "other");
 	return o;
 }

@@ -60,7 +60,7 @@ static char *add_tokens(char *p, struct step_request *r)
 #define WAITS_SHOWN 8
 
 /* Adds the requests that it waited for, the longest first. */
-static char *add_waits(char *p, const struct step_request *r)
+static char *add_request_waits(char *p, const struct step_request *r)
 {
 	uint64_t others = r->spans[SPAN_OTHERS];
 
@@ -78,7 +78,7 @@ static char *add_waits(char *p, const struct step_request *r)
 	return PUT_NONZERO(p, waited_others_us, others);
 }
 
-static char *add_spans(char *p, const struct step_request *r)
+static char *add_request_spans(char *p, const struct step_request *r)
 {
 	static const char *const names[] = {
 		[SPAN_OWN_PREFILL] = "own_prefill", [SPAN_OWN_DECODE] = "own_decode", [SPAN_OTHERS] = "others", [SPAN_BETWEEN] = "between"
@@ -119,7 +119,7 @@ static char *request_line_shape(char *p, const struct step_request *r, const str
 	p = PUT_NONZERO(p, cancelled, r->cancelled);
 	p = add_flags(p, r);
 	p = PUT_NONZERO(p, left_out, left_out ? shed_text(left_out, parts) : NULL);
-	return step_request_split(r) ? add_waits(p, r) : p;
+	return step_request_split(r) ? add_request_waits(p, r) : p;
 }
 
 static char *request_line_stages(char *p, struct step_request *r)
@@ -127,7 +127,7 @@ static char *request_line_stages(char *p, struct step_request *r)
 	bool split = step_request_split(r);
 
 	if (split)
-		p = add_spans(p, r);
+		p = add_request_spans(p, r);
 	if (split && step_request_ttft(r)) {
 		p = PUT(p, ttft_others, r->first_others);
 		p = PUT(p, ttft_between, r->first_between);
@@ -182,7 +182,7 @@ struct profile_requests {
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
-static void put_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+static void write_sequence_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t start = socket ? socket->h.start_ns : l->start;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
@@ -234,7 +234,7 @@ static struct line *line_copy(const struct line *l)
 }
 
 /* Writes lines that wait for nothing, and the first n in any case. */
-static void put_held(struct profile_requests *q, size_t n)
+static void write_held_lines(struct profile_requests *q, size_t n)
 {
 	size_t left = 0;
 
@@ -245,31 +245,31 @@ static void put_held(struct profile_requests *q, size_t n)
 			q->held[left++] = *h;
 			continue;
 		}
-		put_line(q, h->line, h->socket, h->why);
+		write_sequence_line(q, h->line, h->socket, h->why);
 		free(h->line);
 		free(h->socket);
 	}
 	q->n_held = left;
 }
 
-static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+static void write_or_hold_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
 {
 	struct held_line h = { .why = why };
 
 	if (!q->gpu || !request_gpu_waits(q->gpu, l->serial)) {
-		put_line(q, l, socket, why);
+		write_sequence_line(q, l, socket, why);
 		return;
 	}
 	h.line = line_copy(l);
 	if (socket)
 		h.socket = memcpy(xmalloc(sizeof(*socket)), socket, sizeof(*socket));
 	if (q->n_held == HELD_MAX)
-		put_held(q, 1);
+		write_held_lines(q, 1);
 	q->held[q->n_held++] = h;
 }
 
 /* why: as above. */
-static void write_socket(struct profile_requests *q, const struct rec_request *r, const char *why)
+static void write_socket_line(struct profile_requests *q, const struct rec_request *r, const char *why)
 {
 	uint64_t start = r->h.start_ns;
 	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), name[REQUEST_NAME_LEN];
@@ -302,7 +302,7 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 }
 
 /* Writes a request from steps whose rows are not known by sequence. */
-static void write_steps(struct profile_requests *q, struct step_request *r)
+static void write_steps_line(struct profile_requests *q, struct step_request *r)
 {
 	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
 
@@ -331,19 +331,19 @@ static void write_steps(struct profile_requests *q, struct step_request *r)
 
 /* ---- pairs ---- */
 
-static void on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+static void profile_on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
-	write_line(arg, request, socket, request_pairs_why(why));
+	write_or_hold_line(arg, request, socket, request_pairs_why(why));
 }
 
-static void on_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
+static void profile_on_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
 {
-	write_socket(arg, r, alone ? NULL : request_pairs_why(why));
+	write_socket_line(arg, r, alone ? NULL : request_pairs_why(why));
 }
 
 /* ---- from steps ---- */
 
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+static void profile_on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct profile_requests *q = arg;
 
@@ -352,7 +352,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 		request_gpu_part(q->gpu, r, s, p);
 }
 
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void profile_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct profile_requests *q = arg;
 
@@ -362,7 +362,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 		request_gpu_told(q->gpu, s);
 }
 
-static void *on_done(struct step_request *r, void *arg)
+static void *profile_on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
 	struct line l = {
@@ -380,7 +380,7 @@ static void *on_done(struct step_request *r, void *arg)
 	};
 
 	if (!r->by_parts) {
-		write_steps(q, r);
+		write_steps_line(q, r);
 		return NULL;
 	}
 	if (q->gpu)
@@ -389,7 +389,7 @@ static void *on_done(struct step_request *r, void *arg)
 	*request_line_stages(q->stages, r) = 0;
 	if (request_feed_joins(q->rec->requests))
 		return line_copy(&l);
-	write_line(q, &l, NULL, NULL);
+	write_or_hold_line(q, &l, NULL, NULL);
 	return NULL;
 }
 
@@ -404,14 +404,14 @@ void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step 
 	if (!q->gpu)
 		return;
 	request_gpu_step(q->gpu, r);
-	put_held(q, 0);
+	write_held_lines(q, 0);
 }
 
 /* ---- start and end ---- */
 
 void profile_requests_finish(struct profile_requests *q)
 {
-	put_held(q, q->n_held);
+	write_held_lines(q, q->n_held);
 }
 
 void profile_requests_free(struct profile_requests *q)
@@ -429,7 +429,7 @@ struct profile_requests *profile_requests_new(
 	struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps)
 {
 	static const struct request_reader_ops ops = {
-		.part = on_part, .step = on_step, .done = on_done, .sequence = on_sequence, .socket = on_socket
+		.part = profile_on_part, .step = profile_on_step, .done = profile_on_done, .sequence = profile_on_sequence, .socket = profile_on_socket
 	};
 	struct profile_requests *q = xcalloc(1, sizeof(*q));
 

@@ -85,7 +85,7 @@ struct profile_stacks {
 };
 
 /* Whether the frames of a stack are to be written: once for each file. */
-static bool is_new(struct profile_stacks *ps, uint32_t stack)
+static bool stack_is_new(struct profile_stacks *ps, uint32_t stack)
 {
 	bool told;
 
@@ -102,7 +102,7 @@ static bool is_new(struct profile_stacks *ps, uint32_t stack)
 }
 
 /* Adds frames, the innermost first. What does not fit is cut at the outer end. */
-static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack)
+static char *add_stack_frames(char *p, const struct profile_stacks *ps, uint32_t stack)
 {
 	const char *end = p + ROOM;
 	char text[STACK_TEXT_MAX];
@@ -130,7 +130,7 @@ static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack
 
 /* Adds who ended the wait, and in which function, if the waker's stack is known: a tid alone may be of a thread that an
  * interrupt hit. */
-static char *add_waker(char *p, const struct profile_stacks *ps, const struct stack_key *k)
+static char *add_stack_waker(char *p, const struct profile_stacks *ps, const struct stack_key *k)
 {
 	const struct frame *f = ps->rec->stacks ? stack_subject(ps->rec->stacks, k->waker_stack) : NULL;
 	const struct task *waker = k->waker_tid ? tasks_find(ps->rec->tasks, k->waker_tid) : NULL;
@@ -147,7 +147,7 @@ static char *add_waker(char *p, const struct profile_stacks *ps, const struct st
 	return PUT(p, woken_by, text);
 }
 
-static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
+static void stack_sum_write(struct profile_stacks *ps, const struct stack_sum *sum)
 {
 	const struct stack_key *k = &sum->key;
 	const struct ended_step *step = &ps->ended[k->step % ENDED_MAX];
@@ -165,37 +165,37 @@ static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
 	p = PUT(p, kind, stack_kind_name(k->kind));
 	if (k->op)
 		p = PUT(p, op, profile_ops_name(ps->names, k->op - 1));
-	p = add_waker(p, ps, k);
+	p = add_stack_waker(p, ps, k);
 	p = PUT(p, samples, sum->n);
 	has_stack = ps->rec->stacks && stacks_get(ps->rec->stacks, k->stack, &frames);
 	if (has_stack)
 		p = PUT(p, stack, k->stack);
 	p = PUT_TOTAL(p, sum->ns);
 	*p++ = '}';
-	if (has_stack && is_new(ps, k->stack))
-		p = add_frames(p, ps, k->stack);
+	if (has_stack && stack_is_new(ps, k->stack))
+		p = add_stack_frames(p, ps, k->stack);
 	profile_line_end(ps->lines, p, known && step->graph);
 }
 
-static void sum_free(struct profile_stacks *ps, struct stack_sum *sum)
+static void stack_sum_free(struct profile_stacks *ps, struct stack_sum *sum)
 {
 	HASH_DEL(ps->sums, sum);
 	free(sum);
 }
 
-static void write_all(struct profile_stacks *ps)
+static void stack_sums_write_all(struct profile_stacks *ps)
 {
 	struct stack_sum *sum, *next;
 
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
-		write_sum(ps, sum);
-		sum_free(ps, sum);
+		stack_sum_write(ps, sum);
+		stack_sum_free(ps, sum);
 	}
 }
 
 /* A sample at a barrier inside an operator says nothing about the operator's code. */
-static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
+static void op_add_sample(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
 	const struct frame *f;
 	const uint32_t *frames;
@@ -208,7 +208,7 @@ static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint
 }
 
 /* op: the number of the operator, plus 1; 0: in none */
-static void add(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
+static void stack_sums_add(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
 	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id, op, 0, STACK_NONE,
 		r->h.id == SAMPLE_OFF_CPU && r->flags & SAMPLE_F_WOKEN_IRQ };
@@ -219,11 +219,11 @@ static void add(struct profile_stacks *ps, const struct rec_stack *r, uint32_t o
 		key.waker_stack = r->waker_stack;
 	}
 	if (op)
-		add_to_op(ps, r, op - 1);
+		op_add_sample(ps, r, op - 1);
 	HASH_FIND(hh, ps->sums, &key, sizeof(key), sum);
 	if (!sum) {
 		if (HASH_COUNT(ps->sums) == SUMS_MAX)
-			write_all(ps);
+			stack_sums_write_all(ps);
 		sum = xcalloc(1, sizeof(*sum));
 		sum->key = key;
 		sum->round = ps->round;
@@ -241,13 +241,13 @@ static void add(struct profile_stacks *ps, const struct rec_stack *r, uint32_t o
  * has waited for ten seconds has none.
  */
 
-static void call_free(struct profile_stacks *ps, struct op_call *call)
+static void op_call_free(struct profile_stacks *ps, struct op_call *call)
 {
 	HASH_DEL(ps->calls, call);
 	free(call);
 }
 
-static struct op_call *find_call(struct profile_stacks *ps, const struct call_key *key)
+static struct op_call *op_call_find(struct profile_stacks *ps, const struct call_key *key)
 {
 	struct op_call *call;
 
@@ -256,15 +256,15 @@ static struct op_call *find_call(struct profile_stacks *ps, const struct call_ke
 }
 
 /* Takes a sample whose operator is known; call NULL: it will not be. */
-static void pass(struct profile_stacks *ps, const struct rec_stack *r, const struct op_call *call)
+static void sample_add_to_call(struct profile_stacks *ps, const struct rec_stack *r, const struct op_call *call)
 {
-	add(ps, r, call && r->h.start_ns <= call->end_ns ? call->op + 1 : 0);
+	stack_sums_add(ps, r, call && r->h.start_ns <= call->end_ns ? call->op + 1 : 0);
 }
 
 void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r)
 {
 	struct call_key key = { .start_ns = r->h.start_ns, .tid = r->h.tid };
-	struct op_call *call = find_call(ps, &key);
+	struct op_call *call = op_call_find(ps, &key);
 	size_t n = 0;
 
 	if (!(r->h.flags & FUNCTION_F_SAMPLED) || ps->rec->probes->specs[r->h.id].role != ROLE_OP)
@@ -283,7 +283,7 @@ void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r
 		struct waiting *w = &ps->waiting[i];
 
 		if (w->r.ref == key.start_ns && w->r.h.tid == key.tid)
-			pass(ps, &w->r, call);
+			sample_add_to_call(ps, &w->r, call);
 		else
 			ps->waiting[n++] = *w;
 	}
@@ -291,10 +291,10 @@ void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r
 }
 
 /* Passes on the first n waiting samples without an operator. */
-static void give_up(struct profile_stacks *ps, size_t n)
+static void samples_give_up(struct profile_stacks *ps, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		pass(ps, &ps->waiting[i].r, NULL);
+		sample_add_to_call(ps, &ps->waiting[i].r, NULL);
 	ps->n_waiting -= n;
 	if (n)
 		memmove(ps->waiting, ps->waiting + n, ps->n_waiting * sizeof(ps->waiting[0]));
@@ -304,16 +304,16 @@ void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
 {
 	struct call_key key = { .start_ns = r->ref, .tid = r->h.tid };
 	bool in_op = r->h.id == SAMPLE_CPU && r->ref;
-	struct op_call *call = in_op ? find_call(ps, &key) : NULL;
+	struct op_call *call = in_op ? op_call_find(ps, &key) : NULL;
 
 	if (!stack_kind_name(r->h.id) || r->state >= ST_MAX)
 		return;
 	if (!in_op || call) {
-		pass(ps, r, call);
+		sample_add_to_call(ps, r, call);
 		return;
 	}
 	if (ps->n_waiting == WAITING_MAX)
-		give_up(ps, WAITING_MAX / 4);
+		samples_give_up(ps, WAITING_MAX / 4);
 	*list_push(ps->waiting, ps->n_waiting, ps->waiting_size) = (struct waiting){ .r = *r, .round = ps->round };
 }
 
@@ -329,7 +329,7 @@ void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
 	};
 }
 
-static bool is_due(const struct profile_stacks *ps, const struct stack_sum *sum)
+static bool stack_sum_is_due(const struct profile_stacks *ps, const struct stack_sum *sum)
 {
 	const struct ended_step *step = &ps->ended[sum->key.step % ENDED_MAX];
 
@@ -350,18 +350,18 @@ void profile_stacks_settled(struct profile_stacks *ps)
 		return;
 	while (n < ps->n_waiting && ps->round - ps->waiting[n].round >= HOLD_SAMPLE)
 		n++;
-	give_up(ps, n);
+	samples_give_up(ps, n);
 	HASH_ITER(hh, ps->calls, call, next_call)
 	{
 		if (ps->round - call->round >= HOLD_CALL)
-			call_free(ps, call);
+			op_call_free(ps, call);
 	}
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
-		if (!is_due(ps, sum))
+		if (!stack_sum_is_due(ps, sum))
 			continue;
-		write_sum(ps, sum);
-		sum_free(ps, sum);
+		stack_sum_write(ps, sum);
+		stack_sum_free(ps, sum);
 	}
 }
 
@@ -373,8 +373,8 @@ void profile_stacks_rotate(struct profile_stacks *ps)
 
 void profile_stacks_finish(struct profile_stacks *ps)
 {
-	give_up(ps, ps->n_waiting);
-	write_all(ps);
+	samples_give_up(ps, ps->n_waiting);
+	stack_sums_write_all(ps);
 }
 
 struct profile_stacks *profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names)
@@ -394,11 +394,11 @@ void profile_stacks_free(struct profile_stacks *ps)
 
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
-		sum_free(ps, sum);
+		stack_sum_free(ps, sum);
 	}
 	HASH_ITER(hh, ps->calls, call, next_call)
 	{
-		call_free(ps, call);
+		op_call_free(ps, call);
 	}
 	free(ps->waiting);
 	free(ps->told);

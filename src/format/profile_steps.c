@@ -67,7 +67,7 @@ struct profile_steps {
 
 /* ---- a line ---- */
 
-static char *add_by(char *p, const char *prefix, const char *by, size_t max, uint32_t tid)
+static char *add_by_thread(char *p, const char *prefix, const char *by, size_t max, uint32_t tid)
 {
 	p = profile_add_key(p, prefix, "_by");
 	p = fmt_json_str(p, by, strnlen(by, max));
@@ -90,7 +90,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
 	else if (!s->by_tid)
 		return p; /* woken by an interrupt, or it ended in another way */
-	p = add_by(p, prefix, by, sizeof(s->by), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
+	p = add_by_thread(p, prefix, by, sizeof(s->by), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
 	if (s->state != ST_RUNNABLE && s->late_ns)
 		p = fmt_us(profile_add_key(p, prefix, "_late_us"), s->late_ns);
 	return p;
@@ -117,7 +117,7 @@ static char *add_behind(
 }
 
 /* Read once a second, since it may change at any time. */
-static uint64_t cpu_limit(struct profile_steps *ps, const struct rec_step *r)
+static uint64_t step_cpu_limit(struct profile_steps *ps, const struct rec_step *r)
 {
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
 
@@ -130,7 +130,7 @@ static uint64_t cpu_limit(struct profile_steps *ps, const struct rec_step *r)
 }
 
 /* Adds the shape up to where it says what its rows were. */
-static char *add_call(const struct profile_steps *ps, char *p, const struct rec_step *r)
+static char *add_step_call(const struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec->probes->specs[r->h.id];
 	struct step_rows rows;
@@ -146,7 +146,7 @@ static char *add_call(const struct profile_steps *ps, char *p, const struct rec_
 }
 
 /* Adds the rest of the shape. */
-static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
+static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	const struct probe_spec *spec = &ps->rec->probes->specs[r->h.id];
 	char off[SHED_TEXT_MAX];
@@ -164,7 +164,7 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	p = PUT_NONZERO(p, began_before, r->h.flags & REC_F_OPEN_START);
 	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
 	p = PUT_NONZERO(p, cpus_allowed, r->n.cpus_allowed);
-	p = PUT_NONZERO(p, cpu_limit, cpu_limit(ps, r));
+	p = PUT_NONZERO(p, cpu_limit, step_cpu_limit(ps, r));
 	p = PUT_NONZERO(p, left_out, r->left_out ? shed_text(r->left_out, off) : NULL);
 	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
 		p = PUT(p, workers, r->workers);
@@ -187,7 +187,7 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	return p;
 }
 
-static char *add_stages(char *p, const struct rec_step *r)
+static char *add_step_stages(char *p, const struct rec_step *r)
 {
 	p = PUT_TOTAL(p, r->h.dur_ns);
 	p = profile_add_states(p, "", r->ns);
@@ -203,17 +203,17 @@ static char *add_stages(char *p, const struct rec_step *r)
 	return p;
 }
 
-static void write_step(struct profile_steps *ps, const struct rec_step *r)
+static void write_step_line(struct profile_steps *ps, const struct rec_step *r)
 {
 	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
 
-	profile_line_end(ps->lines, add_stages(add_shape(ps, add_call(ps, p, r), r), r), r->n.graphs > 0);
+	profile_line_end(ps->lines, add_step_stages(add_step_shape(ps, add_step_call(ps, p, r), r), r), r->n.graphs > 0);
 }
 
 /* ---- what the GPU did ---- */
 
 /* Names who ran instead, from the step's longest stall, if that covers at least half of the gap's runnable time. */
-static char *add_runner(char *p, const char *prefix, const struct step_of_gpu *s, const struct gpu_gap *g, uint64_t ns)
+static char *add_gap_runner(char *p, const char *prefix, const struct step_of_gpu *s, const struct gpu_gap *g, uint64_t ns)
 {
 	const struct stall *st = &s->stall;
 	uint64_t from = st->start_ns > g->start_ns ? st->start_ns : g->start_ns;
@@ -222,18 +222,18 @@ static char *add_runner(char *p, const char *prefix, const struct step_of_gpu *s
 	if (g->tid != s->tid || st->state != ST_RUNNABLE || st->flags & STALL_F_UNNAMED || to <= from || to - from < ns / 2)
 		return p;
 	if (st->flags & STALL_F_THROTTLED)
-		return add_by(p, prefix, "cpu.max", sizeof("cpu.max"), 0);
-	return st->by_tid ? add_by(p, prefix, st->by, sizeof(st->by), st->by_tid) : add_by(p, prefix, "idle", sizeof("idle"), 0);
+		return add_by_thread(p, prefix, "cpu.max", sizeof("cpu.max"), 0);
+	return st->by_tid ? add_by_thread(p, prefix, st->by, sizeof(st->by), st->by_tid) : add_by_thread(p, prefix, "idle", sizeof("idle"), 0);
 }
 
-static char *add_waker(char *p, const char *prefix, const struct recording *rec, uint32_t tid)
+static char *add_gap_waker(char *p, const char *prefix, const struct recording *rec, uint32_t tid)
 {
 	const struct task *t = tid ? tasks_find(rec->tasks, tid) : NULL;
 
-	return t && t->comm[0] ? add_by(p, prefix, t->comm, sizeof(t->comm), tid) : p;
+	return t && t->comm[0] ? add_by_thread(p, prefix, t->comm, sizeof(t->comm), tid) : p;
 }
 
-static char *add_function(char *p, const char *prefix, const struct recording *rec, uint32_t stack)
+static char *add_gap_function(char *p, const char *prefix, const struct recording *rec, uint32_t stack)
 {
 	const struct frame *f = rec->stacks ? stack_subject(rec->stacks, stack) : NULL;
 	char text[STACK_TEXT_MAX];
@@ -242,7 +242,7 @@ static char *add_function(char *p, const char *prefix, const struct recording *r
 	return len ? fmt_json_str(profile_add_key(p, prefix, "_in"), text, len) : p;
 }
 
-static char *add_cause(char *p, const char *prefix, const struct recording *rec, const struct step_of_gpu *s,
+static char *add_gap_cause(char *p, const char *prefix, const struct recording *rec, const struct step_of_gpu *s,
 	const struct gpu_gap *g, const struct gap_cause *c)
 {
 	const char *state = time_state_name(c->state), *call = c->syscall == SYSCALL_NONE ? NULL : syscall_name(c->syscall);
@@ -256,15 +256,15 @@ static char *add_cause(char *p, const char *prefix, const struct recording *rec,
 		p = fmt_us(profile_add_key(p, prefix, key), c->ns[i]);
 	}
 	if (c->state == ST_RUNNABLE)
-		return add_runner(p, prefix, s, g, c->ns[c->state]);
+		return add_gap_runner(p, prefix, s, g, c->ns[c->state]);
 	if (c->state == ST_CPU)
-		return add_function(p, prefix, rec, c->stack);
+		return add_gap_function(p, prefix, rec, c->stack);
 	if (call && (c->state == ST_SYSCALL || c->state > ST_RUNNABLE))
 		p = fmt_json_str(profile_add_key(p, prefix, "_call"), call, strlen(call));
-	return c->state > ST_RUNNABLE ? add_waker(p, prefix, rec, c->waker_tid) : p;
+	return c->state > ST_RUNNABLE ? add_gap_waker(p, prefix, rec, c->waker_tid) : p;
 }
 
-static char *add_gap(char *p, unsigned int number, const struct recording *rec, const struct gpu_gaps *gaps, const struct step_of_gpu *s,
+static char *add_gpu_gap(char *p, unsigned int number, const struct recording *rec, const struct gpu_gaps *gaps, const struct step_of_gpu *s,
 	const struct gpu_gap *g)
 {
 	struct gap_cause c;
@@ -275,12 +275,12 @@ static char *add_gap(char *p, unsigned int number, const struct recording *rec, 
 	p = fmt_us(PUT_KEY_N(p, gpu_gapN_ts_us, number), profile_since(rec, g->start_ns));
 	p = fmt_u64(PUT_KEY_N(p, gpu_gapN_tid, number), g->tid);
 	if (gaps && s->is_whole && gpu_gaps_cause(gaps, g->tid, g->start_ns, g->start_ns + g->dur_ns, &c))
-		p = add_cause(p, prefix, rec, s, g, &c);
+		p = add_gap_cause(p, prefix, rec, s, g, &c);
 	return p;
 }
 
 /* Adds what one of several devices did: the parts that are not 0. */
-static char *add_device(char *p, const struct gpu_step_device *d)
+static char *add_device_parts(char *p, const struct gpu_step_device *d)
 {
 	char prefix[32];
 
@@ -295,7 +295,7 @@ static char *add_device(char *p, const struct gpu_step_device *d)
 }
 
 /* Adds keys to the shape. The parts sum to the step's duration. */
-static char *add_gpu(
+static char *add_gpu_parts(
 	char *p, const struct recording *rec, const struct gpu_gaps *gaps, const struct step_of_gpu *s, const struct rec_gpu_step *r)
 {
 	if (r->h.flags & GPU_STEP_F_LOST)
@@ -313,16 +313,16 @@ static char *add_gpu(
 	if (r->n_devices > 1) {
 		p = PUT(p, gpu_devices, r->n_devices);
 		for (uint32_t i = 0; i < gpu_step_devices(r); i++)
-			p = add_device(p, &r->devices[i]);
+			p = add_device_parts(p, &r->devices[i]);
 	}
 	for (unsigned int i = 0; i < GPU_GAPS && r->gaps[i].dur_ns >= GAP_MIN_NS; i++)
-		p = add_gap(p, i + 1, rec, gaps, s, &r->gaps[i]);
+		p = add_gpu_gap(p, i + 1, rec, gaps, s, &r->gaps[i]);
 	return p;
 }
 
 /* ---- steps that wait until it is known what their rows were, and what the GPU did ---- */
 
-static size_t find_held(const struct profile_steps *ps, uint32_t number)
+static size_t held_step_find(const struct profile_steps *ps, uint32_t number)
 {
 	size_t i = 0;
 
@@ -331,7 +331,7 @@ static size_t find_held(const struct profile_steps *ps, uint32_t number)
 	return i;
 }
 
-static void write_held(struct profile_steps *ps, const struct held_step *h)
+static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 {
 	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
 
@@ -340,13 +340,13 @@ static void write_held(struct profile_steps *ps, const struct held_step *h)
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->has_gpu)
-		p = add_gpu(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
+		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
 	profile_line_end(ps->lines, p, h->graph);
 }
 
 /* Writes steps that wait for nothing, and the first n in any case, without what they waited for. */
-static void write_ready(struct profile_steps *ps, size_t n)
+static void held_steps_write_ready(struct profile_steps *ps, size_t n)
 {
 	size_t left = 0;
 
@@ -357,14 +357,14 @@ static void write_ready(struct profile_steps *ps, size_t n)
 			ps->held[left++] = *h;
 			continue;
 		}
-		write_held(ps, h);
+		held_step_write(ps, h);
 		free(h->text);
 	}
 	ps->n_held = left;
 }
 
 /* Whether step_requests.c will tell what its rows were: by its parts, or as a single sequence where other steps have parts. */
-static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
+static bool step_has_rows_to_come(struct profile_steps *ps, const struct rec_step *r)
 {
 	struct step_rows rows;
 
@@ -374,7 +374,7 @@ static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
 	return rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.readable && rows.one;
 }
 
-static void hold(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
+static void held_step_add(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
 {
 	struct held_step h = {
 		.number = r->number,
@@ -384,17 +384,17 @@ static void hold(struct profile_steps *ps, const struct rec_step *r, bool told, 
 		.waits_gpu = gpu,
 		.of_gpu = { r->h.tid, !r->lost && !(r->left_out & (1u << SHED_SYSCALLS | 1u << SHED_TIMELINE)), r->stall },
 	};
-	char *p = add_call(ps, ps->text, r);
+	char *p = add_step_call(ps, ps->text, r);
 	size_t i;
 
 	h.told_at = (size_t)(p - ps->text);
-	p = add_shape(ps, p, r);
+	p = add_step_shape(ps, p, r);
 	h.gpu_at = (size_t)(p - ps->text);
-	h.len = (size_t)(add_stages(p, r) - ps->text);
+	h.len = (size_t)(add_step_stages(p, r) - ps->text);
 	h.text = memcpy(xmalloc(h.len), ps->text, h.len);
 	if (ps->n_held == HELD_MAX)
-		write_ready(ps, 1);
-	i = find_held(ps, r->number);
+		held_steps_write_ready(ps, 1);
+	i = held_step_find(ps, r->number);
 	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
 	ps->held[i] = h;
 }
@@ -402,26 +402,26 @@ static void hold(struct profile_steps *ps, const struct rec_step *r, bool told, 
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
 {
 	struct step_rows rows;
-	bool told = will_be_told(ps, r), gpu = ps->rec->gpu && gpu_info_expects(ps->rec->gpu, r->h.tgid);
+	bool told = step_has_rows_to_come(ps, r), gpu = ps->rec->gpu && gpu_info_expects(ps->rec->gpu, r->h.tgid);
 
 	if (rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.n_sequences)
 		profile_lines_saw(ps->lines, r->h.tgid, rows.n_sequences);
 	if (told || gpu)
-		hold(ps, r, told, gpu);
+		held_step_add(ps, r, told, gpu);
 	else
-		write_step(ps, r);
+		write_step_line(ps, r);
 }
 
-static struct held_step *get_held(struct profile_steps *ps, uint32_t number)
+static struct held_step *held_step_get(struct profile_steps *ps, uint32_t number)
 {
-	size_t i = find_held(ps, number);
+	size_t i = held_step_find(ps, number);
 
 	return i < ps->n_held && ps->held[i].number == number ? &ps->held[i] : NULL;
 }
 
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p)
 {
-	struct held_step *h = get_held(ps, s->number);
+	struct held_step *h = held_step_get(ps, s->number);
 
 	if (!h)
 		return;
@@ -431,26 +431,26 @@ void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, con
 
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
 {
-	struct held_step *h = get_held(ps, s->number);
+	struct held_step *h = held_step_get(ps, s->number);
 
 	if (h)
 		h->is_told = h->waits_told;
 	/* earlier steps were not told, and will not be */
 	for (size_t i = 0; i < ps->n_held && ps->held[i].number <= s->number; i++)
 		ps->held[i].waits_told = false;
-	write_ready(ps, 0);
+	held_steps_write_ready(ps, 0);
 }
 
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 {
-	struct held_step *h = get_held(ps, r->step);
+	struct held_step *h = held_step_get(ps, r->step);
 
 	if (!h)
 		return;
 	memcpy(&h->gpu, r, REC_GPU_STEP_SIZE(gpu_step_devices(r)));
 	h->has_gpu = true;
 	h->waits_gpu = false;
-	write_ready(ps, 0);
+	held_steps_write_ready(ps, 0);
 }
 
 void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h)
@@ -467,7 +467,7 @@ void profile_steps_loss(struct profile_steps *ps, const struct loss *l)
 
 void profile_steps_finish(struct profile_steps *ps)
 {
-	write_ready(ps, ps->n_held);
+	held_steps_write_ready(ps, ps->n_held);
 }
 
 struct profile_steps *profile_steps_new(struct profile_lines *lines, const struct recording *rec)

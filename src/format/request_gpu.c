@@ -80,18 +80,18 @@ struct request_gpu *request_gpu_new(void)
 	return g;
 }
 
-static void free_context(struct request_gpu *g, struct context *c)
+static void gpu_context_free(struct request_gpu *g, struct context *c)
 {
 	HASH_DEL(g->contexts, c);
 	free(c);
 }
 
-static void forget_parts(void *step)
+static void gpu_step_free_parts(void *step)
 {
 	free(((struct step *)step)->parts);
 }
 
-static void free_step(struct request_gpu *g, struct step *s)
+static void gpu_step_free(struct request_gpu *g, struct step *s)
 {
 	free(s->parts);
 	thread_map_remove(&g->steps, s);
@@ -101,9 +101,9 @@ void request_gpu_free(struct request_gpu *g)
 {
 	if (!g)
 		return;
-	thread_map_clear(&g->steps, forget_parts);
+	thread_map_clear(&g->steps, gpu_step_free_parts);
 	while (g->contexts)
-		free_context(g, g->contexts);
+		gpu_context_free(g, g->contexts);
 	thread_map_clear(&g->requests, NULL);
 	free(g);
 }
@@ -111,7 +111,7 @@ void request_gpu_free(struct request_gpu *g)
 /* ---- requests ---- */
 
 /* Adds the time since its last step. */
-static void add_between(struct request *r, const struct tally *now)
+static void request_add_between(struct request *r, const struct tally *now)
 {
 	if (!r->has_begun) {
 		r->has_begun = true;
@@ -126,7 +126,7 @@ static void add_between(struct request *r, const struct tally *now)
 }
 
 /* Divides each part of the GPU between the request and others as the step's time is divided. */
-static void add_within(struct request *r, const struct part *p, const struct step *s)
+static void request_add_within(struct request *r, const struct part *p, const struct step *s)
 {
 	uint64_t until = 0, given = 0;
 
@@ -148,7 +148,7 @@ static void add_within(struct request *r, const struct part *p, const struct ste
 
 /* ---- contexts ---- */
 
-static struct context *find_context(const struct request_gpu *g, const struct step_seen *s)
+static struct context *step_find_context(const struct request_gpu *g, const struct step_seen *s)
 {
 	const struct context_key key = { s->context, s->tgid };
 	struct context *c;
@@ -158,9 +158,9 @@ static struct context *find_context(const struct request_gpu *g, const struct st
 }
 
 /* NULL: there are too many */
-static struct context *get_context(struct request_gpu *g, const struct step_seen *s)
+static struct context *step_get_context(struct request_gpu *g, const struct step_seen *s)
 {
-	struct context *c = find_context(g, s), *old;
+	struct context *c = step_find_context(g, s), *old;
 
 	if (c)
 		return c;
@@ -169,7 +169,7 @@ static struct context *get_context(struct request_gpu *g, const struct step_seen
 	if (HASH_COUNT(g->contexts) == REQUEST_GPU_CONTEXTS_MAX) {
 		if (!old)
 			return NULL;
-		free_context(g, old);
+		gpu_context_free(g, old);
 	}
 	c = xcalloc(1, sizeof(*c));
 	c->key = (struct context_key){ s->context, s->tgid };
@@ -179,7 +179,7 @@ static struct context *get_context(struct request_gpu *g, const struct step_seen
 	return c;
 }
 
-static void pass_gap(struct tally *t, const struct step *s)
+static void tally_add_gap(struct tally *t, const struct step *s)
 {
 	uint64_t sum = 0;
 
@@ -196,17 +196,17 @@ static void pass_gap(struct tally *t, const struct step *s)
 		t->gaps[i] += s->gpu_before[i];
 }
 
-static void take_step(struct request_gpu *g, struct tally *t, const struct step *s)
+static void tally_add_step(struct request_gpu *g, struct tally *t, const struct step *s)
 {
 	struct request *r;
 
-	pass_gap(t, s);
+	tally_add_gap(t, s);
 	for (size_t i = 0; i < s->n; i++) {
 		r = thread_map_find(&g->requests, s->parts[i].serial);
 		if (!r)
 			continue;
-		add_between(r, t);
-		add_within(r, &s->parts[i], s);
+		request_add_between(r, t);
+		request_add_within(r, &s->parts[i], s);
 		r->waits--;
 	}
 	if (s->is_lost || s->overlaps)
@@ -221,44 +221,44 @@ static void take_step(struct request_gpu *g, struct tally *t, const struct step 
 }
 
 /* Takes the steps of a context as far as they are known. */
-static void take_steps(struct request_gpu *g, struct context *c)
+static void context_take_steps(struct request_gpu *g, struct context *c)
 {
 	while (c->first && c->first->has_gpu) {
 		struct step *s = c->first;
 
 		c->first = s->next;
-		take_step(g, &c->tally, s);
-		free_step(g, s);
+		tally_add_step(g, &c->tally, s);
+		gpu_step_free(g, s);
 	}
 }
 
 /* ---- steps ---- */
 
-static void set_lost(struct step *s)
+static void gpu_step_set_lost(struct step *s)
 {
 	s->has_gpu = s->is_lost = true;
 }
 
 /* Gives up the oldest step, and those before it in its context. A step without a context has no requests, or not yet. */
-static void give_up(struct request_gpu *g)
+static void steps_give_up_oldest(struct request_gpu *g)
 {
 	struct step *oldest = thread_map_next(&g->steps, NULL), *s;
 	struct context *c = oldest->context;
 
 	if (!c) {
-		free_step(g, oldest);
+		gpu_step_free(g, oldest);
 		return;
 	}
 	for (s = c->first; s != oldest; s = s->next)
-		set_lost(s);
-	set_lost(oldest);
-	take_steps(g, c);
+		gpu_step_set_lost(s);
+	gpu_step_set_lost(oldest);
+	context_take_steps(g, c);
 }
 
 void request_gpu_expect(struct request_gpu *g, uint32_t number)
 {
 	if (!thread_map_find(&g->steps, number) && HASH_COUNT(g->steps.first) == REQUEST_GPU_STEPS_MAX)
-		give_up(g);
+		steps_give_up_oldest(g);
 	thread_map_get(&g->steps, number);
 }
 
@@ -280,7 +280,7 @@ void request_gpu_part(struct request_gpu *g, const struct step_request *r, const
 void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 {
 	struct step *step = thread_map_find(&g->steps, s->number);
-	struct context *c = step ? get_context(g, s) : find_context(g, s);
+	struct context *c = step ? step_get_context(g, s) : step_find_context(g, s);
 	uint64_t busy_until = c ? c->busy_until : 0;
 
 	if (c && s->end > busy_until)
@@ -297,9 +297,9 @@ void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 	if (!c) {
 		struct tally none = { 0 };
 
-		set_lost(step);
-		take_step(g, &none, step);
-		free_step(g, step);
+		gpu_step_set_lost(step);
+		tally_add_step(g, &none, step);
+		gpu_step_free(g, step);
 		return;
 	}
 	step->context = c;
@@ -310,7 +310,7 @@ void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 	c->last = step;
 	if (step->has_gpu && step->gpu_ns != step->ns)
 		step->is_lost = true;
-	take_steps(g, c);
+	context_take_steps(g, c);
 }
 
 void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
@@ -325,7 +325,7 @@ void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
 	memcpy(step->gpu, r->ns, sizeof(step->gpu));
 	memcpy(step->gpu_before, r->before_ns, sizeof(step->gpu_before));
 	if (step->context)
-		take_steps(g, step->context);
+		context_take_steps(g, step->context);
 }
 
 /* ---- lines ---- */
@@ -347,7 +347,7 @@ bool request_gpu_waits(const struct request_gpu *g, uint32_t serial)
 	return r && r->waits;
 }
 
-static char *add_span(char *p, const struct request *r, enum request_span span)
+static char *add_span_parts(char *p, const struct request *r, enum request_span span)
 {
 	uint64_t sum = 0;
 
@@ -367,7 +367,7 @@ char *request_gpu_end(struct request_gpu *g, char *p, uint32_t serial, bool show
 	if (!r)
 		return p;
 	for (enum request_span span = 0; span < SPAN_MAX && shown && r->is_over && !r->waits; span++)
-		p = add_span(p, r, span);
+		p = add_span_parts(p, r, span);
 	thread_map_remove(&g->requests, r);
 	return p;
 }

@@ -91,7 +91,7 @@ static uint32_t request_group_of(struct request_tracks *t, uint32_t tgid, uint64
 }
 
 /* Nearly always there is only the first context, which is not mentioned. */
-static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQUEST_NAME_MAX], size_t len)
+static size_t put_group_name(struct request_tracks *t, uint32_t group, char name[REQUEST_NAME_MAX], size_t len)
 {
 	const struct request_group *g = group < REQUEST_GROUPS ? &t->groups[group] : NULL;
 	const struct task *task;
@@ -123,7 +123,7 @@ void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[R
 	}
 	s = &t->slots[row];
 	len = (size_t)snprintf(name, REQUEST_NAME_MAX, "slot %llu", (unsigned long long)s->sequence);
-	put_group(t, s->group, name, len);
+	put_group_name(t, s->group, name, len);
 	*ret_rank = 2 + (int64_t)s->group * 100000 + (s->sequence < 100000 ? (int64_t)s->sequence : 99999);
 }
 
@@ -139,7 +139,7 @@ void request_tracks_counter_name(struct request_tracks *t, uint32_t group, enum 
 		[REQUEST_WAITING] = { "waiting requests", "requests" },
 	};
 
-	put_group(t, group, name, (size_t)snprintf(name, REQUEST_NAME_MAX, "%s", counters[counter].name));
+	put_group_name(t, group, name, (size_t)snprintf(name, REQUEST_NAME_MAX, "%s", counters[counter].name));
 	*ret_unit = counters[counter].unit;
 }
 
@@ -197,19 +197,19 @@ static uint32_t request_row_take(struct request_tracks *t, const struct step_req
 
 #define WAITS_MAX 8 /* requests named as the ones that another waited for */
 
-static void add_flag(struct drawn *d, const char *name, bool set)
+static void drawn_add_flag(struct drawn *d, const char *name, bool set)
 {
 	if (set)
 		drawn_add(d, name, DRAWN_FLAG, 1);
 }
 
-static void add_carrier(struct drawn *d, const char *name, const struct step_carrier *c)
+static void drawn_add_carrier(struct drawn *d, const char *name, const struct step_carrier *c)
 {
 	if (c->known)
 		drawn_add(d, name, DRAWN_NUMBER, c->number);
 }
 
-static void add_waits(struct drawn *d, const struct step_request *r)
+static void drawn_add_waits(struct drawn *d, const struct step_request *r)
 {
 	static const struct {
 		const char *whom, *time;
@@ -234,7 +234,7 @@ static void add_waits(struct drawn *d, const struct step_request *r)
 		drawn_add(d, "waited_others", DRAWN_TIME, rest);
 }
 
-static void add_spans(struct drawn *d, const struct step_request *r)
+static void drawn_add_spans(struct drawn *d, const struct step_request *r)
 {
 	static const char *const names[SPAN_MAX] = {
 		[SPAN_OWN_PREFILL] = "own_prefill",
@@ -249,7 +249,7 @@ static void add_spans(struct drawn *d, const struct step_request *r)
 	}
 }
 
-static void add_request(struct drawn *d, const struct step_request *r, const struct live_request *l)
+static void drawn_add_request(struct drawn *d, const struct step_request *r, const struct live_request *l)
 {
 	drawn_add(d, "number", DRAWN_NUMBER, r->serial);
 	drawn_add(d, "pid", DRAWN_NUMBER, r->tgid);
@@ -267,10 +267,10 @@ static void add_request(struct drawn *d, const struct step_request *r, const str
 		drawn_add(d, "steps", DRAWN_NUMBER, r->steps);
 	if (r->by_parts)
 		drawn_add(d, "steps_shared", DRAWN_NUMBER, r->shared);
-	add_carrier(d, "first_step", &l->first);
+	drawn_add_carrier(d, "first_step", &l->first);
 	if (!r->lost)
-		add_carrier(d, "first_token_step", &l->gave_first);
-	add_carrier(d, "last_step", &l->last);
+		drawn_add_carrier(d, "first_token_step", &l->gave_first);
+	drawn_add_carrier(d, "last_step", &l->last);
 	if (step_request_ttft(r))
 		drawn_add(d, "ttft", DRAWN_TIME, step_request_ttft(r));
 	if (step_request_ttft(r) && step_request_split(r)) {
@@ -278,14 +278,14 @@ static void add_request(struct drawn *d, const struct step_request *r, const str
 		drawn_add(d, "ttft_between", DRAWN_TIME, r->first_between);
 	}
 	if (step_request_split(r)) {
-		add_spans(d, r);
-		add_waits(d, r);
+		drawn_add_spans(d, r);
+		drawn_add_waits(d, r);
 	}
-	add_flag(d, "cancelled", r->cancelled);
-	add_flag(d, "began_before", r->began_before);
-	add_flag(d, "unfinished", r->cut);
-	add_flag(d, "end_not_seen", !r->cut && !r->end_seen);
-	add_flag(d, "lost_steps", r->lost);
+	drawn_add_flag(d, "cancelled", r->cancelled);
+	drawn_add_flag(d, "began_before", r->began_before);
+	drawn_add_flag(d, "unfinished", r->cut);
+	drawn_add_flag(d, "end_not_seen", !r->cut && !r->end_seen);
+	drawn_add_flag(d, "lost_steps", r->lost);
 }
 
 /* Sets when its prefill ended; false: unknown. */
@@ -306,7 +306,7 @@ static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
 	return *ret_end >= r->start;
 }
 
-static struct request_slice slice_of(uint32_t row, const char *name, uint64_t start, uint64_t end)
+static struct request_slice request_slice_init(uint32_t row, const char *name, uint64_t start, uint64_t end)
 {
 	struct request_slice s = { .row = row, .start = start, .end = end };
 
@@ -321,22 +321,22 @@ static void tell_phases(struct request_tracks *t, const struct step_request *r, 
 
 	if (!find_prefill(r, &border))
 		return;
-	prefill = slice_of(row, "prefill", r->start, border);
-	decode = slice_of(row, "decode", border, r->last_end);
+	prefill = request_slice_init(row, "prefill", r->start, border);
+	decode = request_slice_init(row, "decode", border, r->last_end);
 	if (prefill.end > prefill.start) {
 		if (!r->began_before)
 			drawn_add(&prefill.d, "tokens", DRAWN_NUMBER, r->prompt_tokens);
 		if (r->by_parts && r->cached > 0)
 			drawn_add(&prefill.d, "cached_tokens", DRAWN_NUMBER, (uint64_t)r->cached);
 		drawn_add(&prefill.d, "steps", DRAWN_NUMBER, r->prefills);
-		add_flag(&prefill.d, "began_before", r->began_before);
+		drawn_add_flag(&prefill.d, "began_before", r->began_before);
 		t->ops->slice(&prefill, t->arg);
 	}
 	if (decode.end > decode.start) {
 		drawn_add(&decode.d, "tokens", DRAWN_NUMBER, r->outputs);
 		drawn_add(&decode.d, "steps", DRAWN_NUMBER, r->decodes);
-		add_flag(&decode.d, "began_before", r->began_before && prefill.end == prefill.start);
-		add_flag(&decode.d, "unfinished", r->cut);
+		drawn_add_flag(&decode.d, "began_before", r->began_before && prefill.end == prefill.start);
+		drawn_add_flag(&decode.d, "unfinished", r->cut);
 		t->ops->slice(&decode, t->arg);
 	}
 }
@@ -374,13 +374,13 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 
 	if (r->mixed || !r->has_rows || r->last_end < r->start)
 		return NO_ROW;
-	s = slice_of(request_row_take(t, r), NULL, r->start, r->last_end);
+	s = request_slice_init(request_row_take(t, r), NULL, r->start, r->last_end);
 	if (s.row == NO_ROW)
 		return NO_ROW;
 	s.d.name = s.d.texts[0];
 	s.d.names = DRAWN_NAME_OF_EACH;
 	snprintf(s.d.texts[0], sizeof(s.d.texts[0]), "request %u", r->serial);
-	add_request(&s.d, r, l);
+	drawn_add_request(&s.d, r, l);
 	t->ops->slice(&s, t->arg);
 	tell_phases(t, r, s.row);
 	tell_arrows(t, r, l, s.row);
@@ -390,7 +390,7 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 /* Writes the time that a request on a socket waited for its first step. */
 static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
 {
-	struct request_slice s = slice_of(NO_ROW, "queued", socket->h.start_ns, o->start);
+	struct request_slice s = request_slice_init(NO_ROW, "queued", socket->h.start_ns, o->start);
 	struct request_arrow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
 
 	if (s.start >= s.end)
@@ -409,13 +409,13 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 
 /* ---- steps ---- */
 
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+static void tracks_on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	(void)s;
 	thread_map_get(&((struct request_tracks *)arg)->live, r->serial);
 }
 
-static struct step_carrier carrier_of(const struct request_tracks *t, const struct step_seen *s)
+static struct step_carrier step_carrier_find(const struct request_tracks *t, const struct step_seen *s)
 {
 	struct step_carrier c = { .start = s->start, .end = s->end, .number = s->number, .known = true };
 
@@ -426,7 +426,7 @@ static struct step_carrier carrier_of(const struct request_tracks *t, const stru
 	return c;
 }
 
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+static void tracks_on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
@@ -437,14 +437,14 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 		return;
 	group = request_group_of(t, r->tgid, r->context);
 	l->before_last = l->last;
-	l->last = carrier_of(t, s);
+	l->last = step_carrier_find(t, s);
 	if (!l->first.known)
 		l->first = l->last;
 	if (group < REQUEST_GROUPS)
 		request_counts_part(&t->groups[group].counts, &l->counted, s->start, s->end);
 }
 
-static void on_first(struct step_request *r, void *arg)
+static void tracks_on_first(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
@@ -478,7 +478,7 @@ static void tell_step(struct request_tracks *t, uint32_t group, const struct ste
 		t->ops->counter(group, REQUEST_TOKENS, s->end, 0, t->arg);
 }
 
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void tracks_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct request_tracks *t = arg;
 	uint32_t group;
@@ -495,7 +495,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 	tell_counts(t, group);
 }
 
-static void on_mixed(struct step_request *r, void *arg)
+static void tracks_on_mixed(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
@@ -505,14 +505,14 @@ static void on_mixed(struct step_request *r, void *arg)
 		request_counts_end(&t->groups[group].counts, &l->counted);
 }
 
-static void on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+static void tracks_on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
 	(void)why;
 	if (socket)
 		request_tell_queued(arg, request, socket);
 }
 
-static void *on_done(struct step_request *r, void *arg)
+static void *tracks_on_done(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
@@ -520,7 +520,7 @@ static void *on_done(struct step_request *r, void *arg)
 	struct over_request *o;
 
 	if (l) {
-		on_mixed(r, arg);
+		tracks_on_mixed(r, arg);
 		row = request_tell(t, r, l);
 		thread_map_remove(&t->live, l);
 	}
@@ -575,13 +575,13 @@ void request_tracks_free(struct request_tracks *t)
 struct request_tracks *request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg)
 {
 	static const struct request_reader_ops reader_ops = {
-		.begin = on_begin,
-		.part = on_part,
-		.first = on_first,
-		.step = on_step,
-		.mixed = on_mixed,
-		.done = on_done,
-		.sequence = on_sequence,
+		.begin = tracks_on_begin,
+		.part = tracks_on_part,
+		.first = tracks_on_first,
+		.step = tracks_on_step,
+		.mixed = tracks_on_mixed,
+		.done = tracks_on_done,
+		.sequence = tracks_on_sequence,
 	};
 	struct request_tracks *t;
 

@@ -10,7 +10,7 @@
 #define NAME_LEN_MAX 255  /* of a file */
 #define PLACE_LEN_MAX 127 /* of one that is shown with directories */
 
-static const char *base_of(const char *path)
+static const char *path_base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -18,7 +18,7 @@ static const char *base_of(const char *path)
 }
 
 /* What follows the last "/NAME/" in a path, or NULL. */
-static const char *behind(const char *path, const char *name)
+static const char *path_after(const char *path, const char *name)
 {
 	const char *found = NULL;
 
@@ -28,7 +28,7 @@ static const char *behind(const char *path, const char *name)
 }
 
 /* In the standard library, ".../lib/python3.11/re/__init__.py": from the directory with the version on. */
-static const char *in_library(const char *path)
+static const char *path_in_library(const char *path)
 {
 	for (const char *p = strstr(path, "/lib"); p; p = strstr(p + 1, "/lib")) {
 		const char *slash = strchr(p + 1, '/');
@@ -42,13 +42,13 @@ static const char *in_library(const char *path)
 /* "__init__.py" is in every package: a file of an installed package is shown with its directories there. */
 static const char *python_place(const char *path)
 {
-	const char *place = behind(path, "/site-packages/") ?: behind(path, "/dist-packages/") ?
-											       : in_library(path);
+	const char *place = path_after(path, "/site-packages/") ?: path_after(path, "/dist-packages/") ?
+												       : path_in_library(path);
 
-	return place && *place && strlen(place) <= PLACE_LEN_MAX ? place : base_of(path);
+	return place && *place && strlen(place) <= PLACE_LEN_MAX ? place : path_base_name(path);
 }
 
-static size_t cut(int len)
+static size_t text_len_limit(int len)
 {
 	return len < STACK_TEXT_MAX ? (size_t)len : STACK_TEXT_MAX - 1;
 }
@@ -56,15 +56,15 @@ static size_t cut(int len)
 size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX])
 {
 	if (f->kind == FRAME_PYTHON && f->file)
-		return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s:%u)", STACK_NAME_MAX, f->name, NAME_LEN_MAX,
+		return text_len_limit(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s:%u)", STACK_NAME_MAX, f->name, NAME_LEN_MAX,
 			python_place(f->file), f->line));
-	return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s", STACK_NAME_MAX, f->name));
+	return text_len_limit(snprintf(buf, STACK_TEXT_MAX, "%.*s", STACK_NAME_MAX, f->name));
 }
 
 size_t stack_text_function(const struct frame *f, char buf[STACK_TEXT_MAX])
 {
 	if (f->kind == FRAME_PYTHON && f->file)
-		return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s)", STACK_NAME_MAX, f->name, NAME_LEN_MAX, python_place(f->file)));
+		return text_len_limit(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s)", STACK_NAME_MAX, f->name, NAME_LEN_MAX, python_place(f->file)));
 	return stack_text(f, buf);
 }
 
@@ -89,21 +89,21 @@ size_t stack_text(const struct frame *f, char buf[STACK_TEXT_MAX])
 
 	if (f->kind == FRAME_PYTHON || f->kind == FRAME_UNKNOWN)
 		return len;
-	from = base_of(stack_text_mapping(f, mapping));
+	from = path_base_name(stack_text_mapping(f, mapping));
 	if (f->kind == FRAME_KERNEL)
 		from = "[kernel]";
-	return len + cut(snprintf(buf + len, STACK_TEXT_MAX - len, from[0] == '[' ? " %.*s" : " [%.*s]", NAME_LEN_MAX, from));
+	return len + text_len_limit(snprintf(buf + len, STACK_TEXT_MAX - len, from[0] == '[' ? " %.*s" : " [%.*s]", NAME_LEN_MAX, from));
 }
 
-static bool is_of_c_library(const struct frame *f)
+static bool frame_is_of_libc(const struct frame *f)
 {
-	const char *base = f->file ? base_of(f->file) : "";
+	const char *base = f->file ? path_base_name(f->file) : "";
 
 	return !strncmp(base, "libc.so", 7) || !strncmp(base, "libc-", 5) || !strncmp(base, "libpthread", 10) ||
 	       !strncmp(base, "ld-", 3) || !strcmp(base, "[vdso]");
 }
 
-static bool has_name(const struct frame *f)
+static bool frame_has_name(const struct frame *f)
 {
 	return f->name[0] != '[';
 }
@@ -120,13 +120,13 @@ const struct frame *stack_subject(const struct stacks *s, uint32_t stack)
 			continue;
 		if (f->kind == FRAME_PYTHON)
 			return f;
-		if (!user && f->kind != FRAME_KERNEL && !is_of_c_library(f))
+		if (!user && f->kind != FRAME_KERNEL && !frame_is_of_libc(f))
 			user = f;
-		if (!named && f->kind != FRAME_KERNEL && has_name(f))
+		if (!named && f->kind != FRAME_KERNEL && frame_has_name(f))
 			named = f;
 		first = first ? first : f;
 	}
-	if (user && has_name(user))
+	if (user && frame_has_name(user))
 		return user;
 	return named ? named : first;
 }

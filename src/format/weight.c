@@ -42,7 +42,7 @@ static uint64_t hits_ns(const struct rec_step *r, const struct hits *h, const ui
 	return ns;
 }
 
-static uint64_t waited_ns(const struct behind_table *table, uint32_t self)
+static uint64_t behind_own_ns(const struct behind_table *table, uint32_t self)
 {
 	uint64_t ns = 0;
 
@@ -60,10 +60,10 @@ bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, 
 	if (!p || !p->known)
 		return false;
 	hits = hits_ns(r, &r->hits, r->ns, p);
-	waited = waited_ns(&r->behind, self);
+	waited = behind_own_ns(&r->behind, self);
 	if (r->workers) {
 		hits = (hits + hits_ns(r, &r->workers_hits, r->workers_ns, p)) / (1 + (uint64_t)r->workers);
-		waited += waited_ns(&r->workers_behind, self);
+		waited += behind_own_ns(&r->workers_behind, self);
 	}
 	/* no step would have ended before it began, though several threads may have waited at once */
 	if (waited > r->h.dur_ns)

@@ -38,7 +38,7 @@ struct worker {
 	struct crew *crew;       /* of the process: only on the entry of its main thread */
 };
 
-static struct worker *slot_of(struct worker *slots, size_t cap, uint32_t tid)
+static struct worker *worker_find_slot(struct worker *slots, size_t cap, uint32_t tid)
 {
 	size_t i = (tid * 2654435761u) & (cap - 1); /* Knuth's multiplicative hash */
 
@@ -47,40 +47,40 @@ static struct worker *slot_of(struct worker *slots, size_t cap, uint32_t tid)
 	return &slots[i];
 }
 
-static struct worker *find(const struct workers *ws, uint32_t tid)
+static struct worker *worker_find(const struct workers *ws, uint32_t tid)
 {
 	struct worker *w;
 
 	if (!ws->cap)
 		return NULL;
-	w = slot_of(ws->slots, ws->cap, tid);
+	w = worker_find_slot(ws->slots, ws->cap, tid);
 	return w->tgid ? w : NULL;
 }
 
 /* The entry of a process is needed as long as it lives; that of a thread while spans for a lane may
  * arrive. */
-static bool is_needed(const struct workers *ws, const struct worker *w)
+static bool worker_is_needed(const struct workers *ws, const struct worker *w)
 {
 	uint64_t since = w->tid == w->tgid ? w->exit_ns : w->birth_ns + WORKERS_STAY_NS;
 
 	return w->tgid && (!since || since + KEEP_NS > ws->now_ns);
 }
 
-static void make_room(struct workers *ws)
+static void workers_make_room(struct workers *ws)
 {
 	size_t needed = 0, cap = ws->cap ? ws->cap : CAP_MIN;
 	struct worker *slots;
 
 	for (size_t i = 0; i < ws->cap; i++)
-		needed += is_needed(ws, &ws->slots[i]);
+		needed += worker_is_needed(ws, &ws->slots[i]);
 	if (needed * 4 >= cap)
 		cap *= 2;
 	slots = xcalloc(cap, sizeof(*slots));
 	for (size_t i = 0; i < ws->cap; i++) {
 		struct worker *w = &ws->slots[i];
 
-		if (is_needed(ws, w))
-			*slot_of(slots, cap, w->tid) = *w;
+		if (worker_is_needed(ws, w))
+			*worker_find_slot(slots, cap, w->tid) = *w;
 		else
 			free(w->crew);
 	}
@@ -91,29 +91,29 @@ static void make_room(struct workers *ws)
 }
 
 /* Adds an entry without anything from a former owner of the tid. */
-static struct worker *add(struct workers *ws, uint32_t tgid, uint32_t tid, uint64_t birth_ns)
+static struct worker *worker_add(struct workers *ws, uint32_t tgid, uint32_t tid, uint64_t birth_ns)
 {
 	struct worker *w;
 
 	if (ws->used * 2 >= ws->cap)
-		make_room(ws);
-	w = slot_of(ws->slots, ws->cap, tid);
+		workers_make_room(ws);
+	w = worker_find_slot(ws->slots, ws->cap, tid);
 	ws->used += !w->tgid;
 	free(w->crew);
 	*w = (struct worker){ .tid = tid, .tgid = tgid, .birth_ns = birth_ns };
 	return w;
 }
 
-static struct crew *crew_of(const struct workers *ws, uint32_t tgid)
+static struct crew *crew_find(const struct workers *ws, uint32_t tgid)
 {
-	const struct worker *main = find(ws, tgid);
+	const struct worker *main = worker_find(ws, tgid);
 
 	return main && main->tgid == tgid ? main->crew : NULL;
 }
 
-static struct lane *lane_of(const struct workers *ws, const struct worker *w)
+static struct lane *worker_lane(const struct workers *ws, const struct worker *w)
 {
-	struct crew *crew = w->lane ? crew_of(ws, w->tgid) : NULL;
+	struct crew *crew = w->lane ? crew_find(ws, w->tgid) : NULL;
 
 	return crew && crew->id == w->crew_id ? &crew->lanes[w->lane - 1] : NULL;
 }
@@ -128,20 +128,20 @@ void workers_free(struct workers *ws)
 
 /* ---- births: which lane a thread takes over ---- */
 
-static bool is_free(const struct lane *l, uint64_t birth_ns, uint64_t rest_ns)
+static bool lane_is_free(const struct lane *l, uint64_t birth_ns, uint64_t rest_ns)
 {
 	return l->done_ns + rest_ns <= birth_ns && l->used_until <= birth_ns;
 }
 
 /* The lane that has been free longest; NULL: none is free. */
-static struct lane *lane_free(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
+static struct lane *crew_find_free_lane(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
 {
 	struct lane *best = NULL;
 
 	for (unsigned int i = 0; i < crew->n_lanes; i++) {
 		struct lane *l = &crew->lanes[i];
 
-		if (is_free(l, birth_ns, rest_ns) && (!best || l->done_ns < best->done_ns))
+		if (lane_is_free(l, birth_ns, rest_ns) && (!best || l->done_ns < best->done_ns))
 			best = l;
 	}
 	return best;
@@ -157,21 +157,21 @@ static uint64_t lane_border(const struct lane *l, uint64_t birth_ns)
 	return border > l->used_until ? border : l->used_until;
 }
 
-static void take_lane(struct workers *ws, struct crew *crew, struct worker *w)
+static void worker_take_lane(struct workers *ws, struct crew *crew, struct worker *w)
 {
-	struct lane *l = lane_free(crew, w->birth_ns, REST_NS);
+	struct lane *l = crew_find_free_lane(crew, w->birth_ns, REST_NS);
 	struct worker *before;
 
 	if (!l && crew->n_lanes < WORKERS_LANES)
 		l = &crew->lanes[crew->n_lanes++];
 	if (!l)
-		l = lane_free(crew, w->birth_ns, 0);
+		l = crew_find_free_lane(crew, w->birth_ns, 0);
 	if (!l)
 		return;
 	if (l->tid) {
 		w->from_ns = lane_border(l, w->birth_ns);
-		before = find(ws, l->tid);
-		if (before && lane_of(ws, before) == l && before->birth_ns == l->birth_ns &&
+		before = worker_find(ws, l->tid);
+		if (before && worker_lane(ws, before) == l && before->birth_ns == l->birth_ns &&
 			before->to_ns > w->from_ns)
 			before->to_ns = w->from_ns;
 	}
@@ -187,28 +187,28 @@ static void take_lane(struct workers *ws, struct crew *crew, struct worker *w)
 	};
 }
 
-static void born(struct workers *ws, const struct rec_hdr *h)
+static void worker_begin(struct workers *ws, const struct rec_hdr *h)
 {
 	bool process = h->tid == h->tgid;
 	struct crew *crew;
 	struct worker *w;
 
-	if (process && !find(ws, h->tid))
+	if (process && !worker_find(ws, h->tid))
 		return;
-	w = add(ws, h->tgid, h->tid, h->start_ns);
-	crew = process ? NULL : crew_of(ws, h->tgid);
+	w = worker_add(ws, h->tgid, h->tid, h->start_ns);
+	crew = process ? NULL : crew_find(ws, h->tgid);
 	if (crew && crew->short_lived >= WORKERS_SHORT_LIVED)
-		take_lane(ws, crew, w);
+		worker_take_lane(ws, crew, w);
 }
 
 /* ---- deaths ---- */
 
 static void count_short_lived(struct workers *ws, uint32_t tgid)
 {
-	struct worker *main = find(ws, tgid);
+	struct worker *main = worker_find(ws, tgid);
 
 	if (!main || main->tgid != tgid)
-		main = add(ws, tgid, tgid, 0);
+		main = worker_add(ws, tgid, tgid, 0);
 	if (!main->crew) {
 		main->crew = xcalloc(1, sizeof(*main->crew));
 		main->crew->id = ++ws->crews;
@@ -217,14 +217,14 @@ static void count_short_lived(struct workers *ws, uint32_t tgid)
 		ws->share = true;
 }
 
-static void died(struct workers *ws, const struct rec_hdr *h)
+static void worker_exit(struct workers *ws, const struct rec_hdr *h)
 {
-	struct worker *w = find(ws, h->tid);
+	struct worker *w = worker_find(ws, h->tid);
 	struct lane *l;
 
 	if (w && w->tgid == h->tgid && w->tid != w->tgid && !w->exit_ns) {
 		w->exit_ns = h->start_ns;
-		l = lane_of(ws, w);
+		l = worker_lane(ws, w);
 		if (l && l->tid == w->tid && l->birth_ns == w->birth_ns && h->start_ns < l->done_ns)
 			l->done_ns = h->start_ns;
 		if (h->start_ns - w->birth_ns < WORKERS_SHORT_NS)
@@ -232,7 +232,7 @@ static void died(struct workers *ws, const struct rec_hdr *h)
 	}
 	if (!(h->flags & TASK_F_LAST))
 		return;
-	w = find(ws, h->tgid);
+	w = worker_find(ws, h->tgid);
 	if (w && w->tgid == h->tgid)
 		w->exit_ns = h->start_ns;
 }
@@ -242,9 +242,9 @@ void workers_task(struct workers *ws, const struct rec_task *r)
 	if (r->h.start_ns > ws->now_ns)
 		ws->now_ns = r->h.start_ns;
 	if (r->h.id == TASK_FORK)
-		born(ws, &r->h);
+		worker_begin(ws, &r->h);
 	else if (r->h.id == TASK_EXIT)
-		died(ws, &r->h);
+		worker_exit(ws, &r->h);
 }
 
 /* ---- spans ---- */
@@ -252,12 +252,12 @@ void workers_task(struct workers *ws, const struct rec_task *r)
 unsigned int workers_lane(struct workers *ws, const struct rec_hdr *h, bool *ret_new)
 {
 	uint64_t end = h->start_ns + h->dur_ns;
-	struct worker *w = find(ws, h->tid);
+	struct worker *w = worker_find(ws, h->tid);
 	struct lane *l;
 
 	if (!w || !w->lane || w->tgid != h->tgid || h->start_ns < w->from_ns || end > w->to_ns)
 		return 0;
-	l = lane_of(ws, w);
+	l = worker_lane(ws, w);
 	if (!l)
 		return 0;
 	if (end > l->used_until)
