@@ -208,7 +208,7 @@ static struct metric_series *series_get(struct metrics *m, enum metric metric, i
 	return &e->series;
 }
 
-static void add(struct metrics *m, enum metric metric, int state, uint64_t n)
+static void count_n(struct metrics *m, enum metric metric, int state, uint64_t n)
 {
 	struct metric_series *s = series_get(m, metric, state);
 
@@ -225,7 +225,7 @@ static size_t bucket_of(const struct metric_about *about, uint64_t ns)
 	return i;
 }
 
-static void observe(struct metrics *m, enum metric metric, int state, uint64_t ns)
+static void metric_observe(struct metrics *m, enum metric metric, int state, uint64_t ns)
 {
 	struct metric_series *s = series_get(m, metric, state);
 
@@ -236,12 +236,12 @@ static void observe(struct metrics *m, enum metric metric, int state, uint64_t n
 }
 
 /* An observation that stands for a request, which can be found in the trace. */
-static void observe_request(struct metrics *m, enum metric metric, uint64_t ns)
+static void metric_observe_request(struct metrics *m, enum metric metric, uint64_t ns)
 {
 	struct metric_series *s = series_get(m, metric, -1);
 	struct metric_exemplar *e;
 
-	observe(m, metric, -1, ns);
+	metric_observe(m, metric, -1, ns);
 	if (!s->exemplars)
 		s->exemplars = xcalloc(METRICS_BUCKETS_MAX, sizeof(*s->exemplars));
 	e = (struct metric_exemplar *)&s->exemplars[bucket_of(&abouts[metric], ns)];
@@ -254,7 +254,7 @@ static void observe_request(struct metrics *m, enum metric metric, uint64_t ns)
 /* ---- labels ---- */
 
 /* Interns a value; returns its id, LABEL_NONE or LABEL_OTHER. */
-static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], size_t *n, size_t max, const char *text)
+static uint8_t text_id(struct metrics *m, char (*known)[METRICS_LABEL_MAX], size_t *n, size_t max, const char *text)
 {
 	char printable[METRICS_LABEL_MAX];
 
@@ -274,7 +274,7 @@ static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], siz
 }
 
 /* The same for two texts; NULL: unknown. */
-static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t max, const char *first, const char *second)
+static uint8_t text_pair_id(struct metrics *m, struct pair *known, size_t *n, size_t max, const char *first, const char *second)
 {
 	struct pair pair;
 	size_t i = 0;
@@ -294,7 +294,7 @@ static uint8_t pair_of(struct metrics *m, struct pair *known, size_t *n, size_t 
 	return (uint8_t)i;
 }
 
-static int index_of(const char *const *names, size_t n, const char *text)
+static int find_text_index(const char *const *names, size_t n, const char *text)
 {
 	for (size_t i = 0; text && i < n; i++) {
 		if (!strcmp(names[i], text))
@@ -316,7 +316,7 @@ static uint8_t operation_of(const char *request)
 	return LABEL_NONE;
 }
 
-static const char *value_text(const struct metrics *m, const struct key *key, enum metric_label label)
+static const char *label_text(const struct metrics *m, const struct key *key, enum metric_label label)
 {
 	uint8_t v = key->value[label];
 
@@ -362,13 +362,13 @@ static const char *value_text(const struct metrics *m, const struct key *key, en
 
 /* ---- lines ---- */
 
-static bool flag(const struct metrics *m, const char *name)
+static bool shape_has_flag(const struct metrics *m, const char *name)
 {
 	return node_is(node_get(m->shape, name), JSON_TRUE);
 }
 
 /* Reads a time in nanoseconds; false if it is missing or not a time. */
-static bool time_of(const struct json_node *object, const char *name, uint64_t *ret_ns)
+static bool node_read_time(const struct json_node *object, const char *name, uint64_t *ret_ns)
 {
 	int64_t ns;
 
@@ -378,7 +378,7 @@ static bool time_of(const struct json_node *object, const char *name, uint64_t *
 	return true;
 }
 
-static void take_states(struct metrics *m)
+static void count_states(struct metrics *m)
 {
 	int64_t ns;
 
@@ -386,76 +386,76 @@ static void take_states(struct metrics *m)
 		for (int i = 0; i < ST_MAX; i++) {
 			if (strcmp(stage->key, time_state_name((enum time_state)i)) || node_us_to_ns(stage, &ns) < 0 || ns < 0)
 				continue;
-			observe(m, METRIC_STATE, i, (uint64_t)ns);
+			metric_observe(m, METRIC_STATE, i, (uint64_t)ns);
 			break;
 		}
 	}
 	/* a step in which a state did not occur had 0 of it: metrics_each() adds these */
-	observe(m, METRIC_STATE, -1, 0);
+	metric_observe(m, METRIC_STATE, -1, 0);
 }
 
-static void take_step(struct metrics *m)
+static void count_step(struct metrics *m)
 {
 	const char *left_out = node_string(node_get(m->shape, KEY(left_out)));
 	char name[32];
 	uint64_t ns;
 
-	m->key.value[LABEL_PHASE] = value_of(m, m->phases, &m->n_phases, METRICS_PHASES_MAX, node_string(node_get(m->shape, KEY(phase))));
-	if (flag(m, KEY(began_before)) || flag(m, KEY(unfinished)) || !time_of(m->stages, KEY(total), &ns)) {
-		add(m, METRIC_STEPS_CUT, -1, 1);
+	m->key.value[LABEL_PHASE] = text_id(m, m->phases, &m->n_phases, METRICS_PHASES_MAX, node_string(node_get(m->shape, KEY(phase))));
+	if (shape_has_flag(m, KEY(began_before)) || shape_has_flag(m, KEY(unfinished)) || !node_read_time(m->stages, KEY(total), &ns)) {
+		count_n(m, METRIC_STEPS_CUT, -1, 1);
 		return;
 	}
-	observe(m, METRIC_STEP, -1, ns);
-	add(m, METRIC_STEP_TOKENS, -1, node_u64(node_get(m->shape, KEY(n_tokens))));
+	metric_observe(m, METRIC_STEP, -1, ns);
+	count_n(m, METRIC_STEP_TOKENS, -1, node_u64(node_get(m->shape, KEY(n_tokens))));
 	if (node_u64(node_get(m->shape, KEY(lost))))
-		add(m, METRIC_STEPS_LOST, -1, 1);
+		count_n(m, METRIC_STEPS_LOST, -1, 1);
 	if (left_out && strstr(left_out, "barriers"))
-		add(m, METRIC_STEPS_NO_STATES, -1, 1);
+		count_n(m, METRIC_STEPS_NO_STATES, -1, 1);
 	else
-		take_states(m);
-	if (time_of(m->shape, KEY(tracer_us), &ns))
-		add(m, METRIC_TRACER, -1, ns);
+		count_states(m);
+	if (node_read_time(m->shape, KEY(tracer_us), &ns))
+		count_n(m, METRIC_TRACER, -1, ns);
 	for (size_t i = 0; i < LEN(gpu_states); i++) {
 		snprintf(name, sizeof(name), "gpu_%s_us", gpu_states[i]);
-		if (time_of(m->shape, name, &ns))
-			add(m, METRIC_GPU, (int)i, ns);
+		if (node_read_time(m->shape, name, &ns))
+			count_n(m, METRIC_GPU, (int)i, ns);
 	}
 }
 
 static enum outcome outcome_of(const struct metrics *m)
 {
-	if (flag(m, KEY(mixed)))
+	if (shape_has_flag(m, KEY(mixed)))
 		return OUTCOME_MIXED;
-	if (flag(m, KEY(cancelled)))
+	if (shape_has_flag(m, KEY(cancelled)))
 		return OUTCOME_CANCELLED;
-	if (flag(m, KEY(lost_steps)))
+	if (shape_has_flag(m, KEY(lost_steps)))
 		return OUTCOME_LOSSY;
-	if (flag(m, KEY(began_before)) || flag(m, KEY(unfinished)) || flag(m, KEY(end_not_seen)))
+	if (shape_has_flag(m, KEY(began_before)) || shape_has_flag(m, KEY(unfinished)) || shape_has_flag(m, KEY(end_not_seen)))
 		return OUTCOME_CUT;
 	return OUTCOME_COMPLETE;
 }
 
 /* total: to the end of its last step, or the end of its answer on a socket. */
-static void take_complete(struct metrics *m, uint64_t total, bool has_first, uint64_t first)
+static void count_complete(struct metrics *m, uint64_t total, bool has_first, uint64_t first)
 {
 	uint64_t tokens = node_u64(node_get(m->shape, KEY(output_tokens))), ns;
 
-	observe_request(m, METRIC_DURATION, total + (time_of(m->stages, KEY(answered), &ns) ? ns : 0));
+	metric_observe_request(m, METRIC_DURATION, total + (node_read_time(m->stages, KEY(answered), &ns) ? ns : 0));
 	for (size_t i = 0; i < LEN(parts); i++) {
-		if (time_of(m->stages, parts[i], &ns))
-			add(m, METRIC_REQUEST_PART, (int)i, ns);
+		if (node_read_time(m->stages, parts[i], &ns))
+			count_n(m, METRIC_REQUEST_PART, (int)i, ns);
 	}
 	/* by the convention: the rest of the duration per token after the first one. A socket shows parts of the answer. */
 	if (!node_get(m->shape, KEY(output_tokens))) {
-		if (time_of(m->stages, KEY(tpot_mean), &ns))
-			observe_request(m, METRIC_TPOT, ns);
+		if (node_read_time(m->stages, KEY(tpot_mean), &ns))
+			metric_observe_request(m, METRIC_TPOT, ns);
 	} else if (has_first && tokens > 1 && total >= first) {
-		observe_request(m, METRIC_TPOT, (total - first) / (tokens - 1));
+		metric_observe_request(m, METRIC_TPOT, (total - first) / (tokens - 1));
 	}
 }
 
 /* What clients saw is counted once per request: where sockets are recorded, by the socket's line, or by the joined one. */
-static bool told_elsewhere(const struct metrics *m, bool socket)
+static bool is_counted_elsewhere(const struct metrics *m, bool socket)
 {
 	const char *why = node_string(node_get(m->shape, KEY(joined_why)));
 	bool unrelated = why && !strcmp(why, PROFILE_JOINED_NONE);
@@ -463,41 +463,41 @@ static bool told_elsewhere(const struct metrics *m, bool socket)
 	return why && (socket ? unrelated : !unrelated);
 }
 
-static void take_request(struct metrics *m)
+static void count_request(struct metrics *m)
 {
-	int source = index_of(sources, LEN(sources), node_string(node_get(m->shape, KEY(source_kind))));
+	int source = find_text_index(sources, LEN(sources), node_string(node_get(m->shape, KEY(source_kind))));
 	bool has_first, elsewhere, socket = source == 2;
 	enum outcome outcome = outcome_of(m);
 	uint64_t first = 0, queued, total, ts;
 
-	if (source < 0 || !time_of(m->stages, KEY(total), &total))
+	if (source < 0 || !node_read_time(m->stages, KEY(total), &total))
 		return;
 	m->key.value[LABEL_SOURCE] = (uint8_t)source;
 	m->key.value[LABEL_OPERATION] = operation_of(node_string(node_get(m->shape, KEY(request))));
-	add(m, METRIC_REQUESTS, outcome, 1);
+	count_n(m, METRIC_REQUESTS, outcome, 1);
 	/* a socket also shows health checks and the like */
 	if (outcome == OUTCOME_MIXED || outcome == OUTCOME_CANCELLED || (socket && m->key.value[LABEL_OPERATION] == LABEL_NONE))
 		return;
-	elsewhere = told_elsewhere(m, socket);
+	elsewhere = is_counted_elsewhere(m, socket);
 	if (node_get(m->shape, KEY(prompt_tokens)))
-		add(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, KEY(prompt_tokens))));
+		count_n(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, KEY(prompt_tokens))));
 	if (node_get(m->shape, KEY(output_tokens)))
-		add(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, KEY(output_tokens))));
-	m->exemplar.ts_us = time_of(m->shape, KEY(ts_us), &ts) ? ts / 1000 : 0;
-	if (!elsewhere && time_of(m->stages, socket ? "ttft" : "ttft_client", &first))
-		observe_request(m, METRIC_TTFT, first);
-	has_first = time_of(m->stages, KEY(ttft), &first);
+		count_n(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, KEY(output_tokens))));
+	m->exemplar.ts_us = node_read_time(m->shape, KEY(ts_us), &ts) ? ts / 1000 : 0;
+	if (!elsewhere && node_read_time(m->stages, socket ? "ttft" : "ttft_client", &first))
+		metric_observe_request(m, METRIC_TTFT, first);
+	has_first = node_read_time(m->stages, KEY(ttft), &first);
 	if (has_first && !socket)
-		observe_request(m, METRIC_FIRST_STEP, first);
-	if (time_of(m->stages, KEY(queued), &queued)) {
-		observe_request(m, METRIC_QUEUED, queued);
+		metric_observe_request(m, METRIC_FIRST_STEP, first);
+	if (node_read_time(m->stages, KEY(queued), &queued)) {
+		metric_observe_request(m, METRIC_QUEUED, queued);
 		first += queued;
 	}
 	if (outcome == OUTCOME_COMPLETE && !elsewhere)
-		take_complete(m, total, has_first, first);
+		count_complete(m, total, has_first, first);
 }
 
-static void take_window(struct metrics *m)
+static void count_window(struct metrics *m)
 {
 	double coverage = node_double(node_get(m->shape, KEY(coverage)));
 	const struct json_node *lost;
@@ -508,33 +508,33 @@ static void take_window(struct metrics *m)
 		snprintf(name, sizeof(name), "lost_%s", rec_kind_name((enum rec_kind)k));
 		lost = node_get(m->shape, name);
 		if (lost)
-			add(m, METRIC_LOST, k, node_u64(lost));
+			count_n(m, METRIC_LOST, k, node_u64(lost));
 	}
-	if (!time_of(m->stages, KEY(total), &ns))
+	if (!node_read_time(m->stages, KEY(total), &ns))
 		return;
-	add(m, METRIC_RECORDED, -1, ns);
+	count_n(m, METRIC_RECORDED, -1, ns);
 	if (coverage >= 0 && coverage <= 1)
-		add(m, METRIC_UNCOVERED, -1, (uint64_t)((1 - coverage) * (double)ns));
+		count_n(m, METRIC_UNCOVERED, -1, (uint64_t)((1 - coverage) * (double)ns));
 }
 
 /* Takes an event that inftrace does not have. What its stages mean, and whether they sum to anything, is up to its writer. */
-static void take_foreign(struct metrics *m, const struct profile_line *line)
+static void count_foreign(struct metrics *m, const struct profile_line *line)
 {
 	const char *event = node_string(line->values[PROFILE_KEY_event]), *source = node_string(line->values[PROFILE_KEY_source]);
 	int64_t ns;
 
 	memset(&m->key, LABEL_NONE, sizeof(m->key));
-	m->key.value[LABEL_EVENT] = m->key.value[LABEL_WRITER] = pair_of(m, m->families, &m->n_families, METRICS_FAMILIES_MAX, event, source);
-	add(m, METRIC_FOREIGN_LINES, -1, 1);
+	m->key.value[LABEL_EVENT] = m->key.value[LABEL_WRITER] = text_pair_id(m, m->families, &m->n_families, METRICS_FAMILIES_MAX, event, source);
+	count_n(m, METRIC_FOREIGN_LINES, -1, 1);
 	if (!node_is(m->stages, JSON_OBJECT))
 		return;
 	json_for_each (stage, m->stages) {
 		if (node_us_to_ns(stage, &ns) < 0 || ns < 0)
 			continue;
 		if (!strcmp(stage->key, "total"))
-			observe(m, METRIC_FOREIGN_DURATION, -1, (uint64_t)ns);
+			metric_observe(m, METRIC_FOREIGN_DURATION, -1, (uint64_t)ns);
 		else
-			add(m, METRIC_FOREIGN_STAGE, value_of(m, m->stage_names, &m->n_stage_names, METRICS_STAGES_MAX, stage->key), (uint64_t)ns);
+			count_n(m, METRIC_FOREIGN_STAGE, text_id(m, m->stage_names, &m->n_stage_names, METRICS_STAGES_MAX, stage->key), (uint64_t)ns);
 	}
 }
 
@@ -544,7 +544,7 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 	static const struct {
 		const char *event;
 		void (*take)(struct metrics *m);
-	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window }, { "op_prof", NULL },
+	} families[] = { { "token_prof", count_step }, { "request_prof", count_request }, { "window_prof", count_window }, { "op_prof", NULL },
 		{ "sample_prof", NULL }, { "graph_prof", NULL }, { "syscall_prof", NULL }, { "sched_prof", NULL }, { "fault_prof", NULL },
 		{ "memory_prof", NULL }, { "stack_prof", NULL }, { "misfit_prof", NULL } };
 	const struct json_node *container = line->values[PROFILE_KEY_container];
@@ -555,12 +555,12 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 	while (event && i < LEN(families) && strcmp(event, families[i].event))
 		i++;
 	if (event && i == LEN(families)) {
-		take_foreign(m, line);
+		count_foreign(m, line);
 	} else if (event && families[i].take) {
 		memset(&m->key, LABEL_NONE, sizeof(m->key));
 		m->key.value[LABEL_MODEL] =
-			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
-		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = pair_of(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX,
+			text_id(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
+		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = text_pair_id(m, m->containers, &m->n_containers, METRICS_CONTAINERS_MAX,
 			node_string(node_get(container, "id")), node_string(node_get(container, "pod_uid")));
 		m->exemplar = (struct metric_exemplar){ .at_ms = now_ms, .line = line->number };
 		text_printable(m->exemplar.file, sizeof(m->exemplar.file), slash ? slash + 1 : file);
@@ -570,7 +570,7 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 
 /* ---- all of them ---- */
 
-static int compare(struct entry *a, struct entry *b)
+static int entries_by_key(struct entry *a, struct entry *b)
 {
 	return memcmp(&a->key, &b->key, sizeof(a->key));
 }
@@ -596,7 +596,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 	struct entry *e, *next;
 
 	if (!m->sorted)
-		HASH_SORT(m->entries, compare);
+		HASH_SORT(m->entries, entries_by_key);
 	m->sorted = true;
 	HASH_ITER(hh, m->entries, e, next)
 	{
@@ -606,7 +606,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 		if (s.metric == METRIC_STATE)
 			add_zeros(m, &e->key, &s);
 		for (int i = 0; i < LABEL_MAX; i++)
-			values[i] = value_text(m, &e->key, (enum metric_label)i);
+			values[i] = label_text(m, &e->key, (enum metric_label)i);
 		each(ctx, &s, values);
 	}
 }
@@ -664,7 +664,7 @@ static void put_seconds(FILE *out, uint64_t ns)
 	fprintf(out, "%llu.%.*s", (unsigned long long)(ns / 1000000000), (int)len, digits);
 }
 
-static void put_value(FILE *out, const char *value)
+static void put_label_value(FILE *out, const char *value)
 {
 	for (; *value; value++) {
 		if (*value == '\\' || *value == '"')
@@ -686,7 +686,7 @@ static void put_labels(FILE *out, enum metric metric, const char *const values[L
 		if (!values[i])
 			continue;
 		fprintf(out, "%s%s=\"", sep, plain_name(name, sizeof(name), metric_label_name(metric, (enum metric_label)i)));
-		put_value(out, values[i]);
+		put_label_value(out, values[i]);
 		fputc('"', out);
 		sep = ",";
 	}
@@ -703,7 +703,7 @@ static void put_labels(FILE *out, enum metric metric, const char *const values[L
 		fputc('}', out);
 }
 
-static void put_head(struct text *t, const char *family, const char *help, const char *type, bool seconds)
+static void put_family_head(struct text *t, const char *family, const char *help, const char *type, bool seconds)
 {
 	const char *total = !t->openmetrics && !strcmp(type, "counter") ? "_total" : "";
 
@@ -718,12 +718,12 @@ static void put_exemplar(FILE *out, const struct metric_exemplar *e)
 	int len = snprintf(labels, sizeof(labels), "\",line=\"%llu\",ts_us=\"%llu\"", (unsigned long long)e->line, (unsigned long long)e->ts_us);
 
 	fputs(" # {file=\"", out);
-	put_value(out, e->file);
+	put_label_value(out, e->file);
 	fprintf(out, "%.*s} ", len, labels);
 	put_seconds(out, e->ns);
 }
 
-static void put_histogram(struct text *t, const char *family, const struct metric_series *s, const char *const values[LABEL_MAX])
+static void put_histogram_text(struct text *t, const char *family, const struct metric_series *s, const char *const values[LABEL_MAX])
 {
 	const struct metric_about *about = metric_about(s->metric);
 	uint64_t sum = 0;
@@ -757,10 +757,10 @@ static void put_series(void *ctx, const struct metric_series *s, const char *con
 	if (about->unit == UNIT_SECONDS)
 		snprintf(family + strlen(family), sizeof(family) - strlen(family), "_seconds");
 	if (t->metric != (int)s->metric)
-		put_head(t, family, about->help, about->bounds ? "histogram" : "counter", about->unit == UNIT_SECONDS);
+		put_family_head(t, family, about->help, about->bounds ? "histogram" : "counter", about->unit == UNIT_SECONDS);
 	t->metric = (int)s->metric;
 	if (about->bounds) {
-		put_histogram(t, family, s, values);
+		put_histogram_text(t, family, s, values);
 		return;
 	}
 	fprintf(t->out, "%s_total", family);
@@ -773,9 +773,9 @@ static void put_series(void *ctx, const struct metric_series *s, const char *con
 	fputc('\n', t->out);
 }
 
-static void put_number(struct text *t, const char *family, const char *help, bool counter, uint64_t value)
+static void put_metric(struct text *t, const char *family, const char *help, bool counter, uint64_t value)
 {
-	put_head(t, family, help, counter ? "counter" : "gauge", false);
+	put_family_head(t, family, help, counter ? "counter" : "gauge", false);
 	fprintf(t->out, "%s%s %llu\n", family, counter ? "_total" : "", (unsigned long long)value);
 }
 
@@ -796,24 +796,24 @@ static void put_own(struct text *t, const struct metrics *m, const struct metric
 {
 	struct rusage ru;
 
-	put_number(t, "inftrace_export_files", "Profiles that are followed.", false, own->files->files);
-	put_number(t, "inftrace_export_files_left_out", "Profiles that are not read, since there are too many.", false, own->files->files_left_out);
-	put_number(t, "inftrace_export_unread_bytes", "Bytes of profiles that are not counted yet.", false, own->files->unread);
-	put_number(t, "inftrace_export_lines", "Lines of profiles that were read.", true, own->files->lines);
-	put_number(t, "inftrace_export_read_bytes", "Bytes of profiles that were read.", true, own->files->bytes);
-	put_number(t, "inftrace_export_bad_lines", "Lines of profiles that could not be used.", true, own->files->bad_lines);
-	put_number(t, "inftrace_export_errors", "Profiles that could not be read.", true, own->files->errors);
-	put_number(t, "inftrace_export_other_labels", "Models, phases, containers, events and stages of lines that are counted as \"other\", since there were too many.", true,
+	put_metric(t, "inftrace_export_files", "Profiles that are followed.", false, own->files->files);
+	put_metric(t, "inftrace_export_files_left_out", "Profiles that are not read, since there are too many.", false, own->files->files_left_out);
+	put_metric(t, "inftrace_export_unread_bytes", "Bytes of profiles that are not counted yet.", false, own->files->unread);
+	put_metric(t, "inftrace_export_lines", "Lines of profiles that were read.", true, own->files->lines);
+	put_metric(t, "inftrace_export_read_bytes", "Bytes of profiles that were read.", true, own->files->bytes);
+	put_metric(t, "inftrace_export_bad_lines", "Lines of profiles that could not be used.", true, own->files->bad_lines);
+	put_metric(t, "inftrace_export_errors", "Profiles that could not be read.", true, own->files->errors);
+	put_metric(t, "inftrace_export_other_labels", "Models, phases, containers, events and stages of lines that are counted as \"other\", since there were too many.", true,
 		m->others);
 	if (own->otlp) {
-		put_number(t, "inftrace_export_otlp_sent", "Bodies that the collector took.", true, own->sent.sent);
-		put_number(t, "inftrace_export_otlp_failures", "Tries to send that failed.", true, own->sent.failed);
-		put_number(t, "inftrace_export_otlp_dropped_requests", "Slow requests whose spans were not sent.", true, own->sent.dropped);
+		put_metric(t, "inftrace_export_otlp_sent", "Bodies that the collector took.", true, own->sent.sent);
+		put_metric(t, "inftrace_export_otlp_failures", "Tries to send that failed.", true, own->sent.failed);
+		put_metric(t, "inftrace_export_otlp_dropped_requests", "Slow requests whose spans were not sent.", true, own->sent.dropped);
 	}
-	put_number(t, "process_resident_memory_bytes", "Resident memory of the exporter.", false, resident_bytes());
+	put_metric(t, "process_resident_memory_bytes", "Resident memory of the exporter.", false, resident_bytes());
 	if (getrusage(RUSAGE_SELF, &ru))
 		return;
-	put_head(t, "process_cpu_seconds", "CPU time of the exporter.", "counter", true);
+	put_family_head(t, "process_cpu_seconds", "CPU time of the exporter.", "counter", true);
 	fputs("process_cpu_seconds_total ", t->out);
 	put_seconds(t->out, (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * 1000000000 +
 				    (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) * 1000);

@@ -28,7 +28,7 @@ static uint64_t bits_of(double value)
 	return bits;
 }
 
-static double seconds(uint64_t ns)
+static double ns_to_seconds(uint64_t ns)
 {
 	return (double)ns / 1e9;
 }
@@ -41,7 +41,7 @@ static char *open_pair(char *p, uint32_t field, const char *key, char **ret_pair
 	return proto_open(p, 2, ret_value);
 }
 
-static char *put_text(char *p, uint32_t field, const char *key, const char *text)
+static char *put_text_pair(char *p, uint32_t field, const char *key, const char *text)
 {
 	char *pair, *value;
 
@@ -49,7 +49,7 @@ static char *put_text(char *p, uint32_t field, const char *key, const char *text
 	return proto_close(pair, proto_close(value, p));
 }
 
-static char *put_int(char *p, uint32_t field, const char *key, uint64_t v)
+static char *put_int_pair(char *p, uint32_t field, const char *key, uint64_t v)
 {
 	char *pair, *value;
 
@@ -57,7 +57,7 @@ static char *put_int(char *p, uint32_t field, const char *key, uint64_t v)
 	return proto_close(pair, proto_close(value, p));
 }
 
-static char *put_double(char *p, uint32_t field, const char *key, double v)
+static char *put_double_pair(char *p, uint32_t field, const char *key, double v)
 {
 	char *pair, *value;
 
@@ -66,7 +66,7 @@ static char *put_double(char *p, uint32_t field, const char *key, double v)
 }
 
 /* Wraps items, which it frees, in scope and resource: Resource...{resource 1, scope 2}, Scope...{scope 1, items 2}. */
-static char *wrap(struct message *items, const char *host, size_t *ret_len)
+static char *message_wrap(struct message *items, const char *host, size_t *ret_len)
 {
 	struct message scope = { 0 }, resource = { 0 }, body = { 0 };
 	char part[2048], printable[256], *p, *mark;
@@ -76,8 +76,8 @@ static char *wrap(struct message *items, const char *host, size_t *ret_len)
 	message_nest(&scope, 1, part, (size_t)(p - part));
 	message_add(&scope, items->buf, items->len);
 	p = proto_open(part, 1, &mark);
-	p = put_text(p, 1, "service.name", "inftrace");
-	p = put_text(p, 1, "host.name", text_printable(printable, sizeof(printable), host));
+	p = put_text_pair(p, 1, "service.name", "inftrace");
+	p = put_text_pair(p, 1, "host.name", text_printable(printable, sizeof(printable), host));
 	p = proto_close(mark, p);
 	message_add(&resource, part, (size_t)(p - part));
 	message_close(&resource, 2, &scope);
@@ -125,19 +125,19 @@ static void end_metric(struct metrics_writer *w)
 }
 
 /* HistogramDataPoint {count 4, sum 5, bucket_counts 6, explicit_bounds 7} */
-static char *put_histogram(char *p, const struct metric_series *s)
+static char *put_histogram_point(char *p, const struct metric_series *s)
 {
 	const struct metric_about *about = metric_about(s->metric);
 	uint64_t v;
 
 	p = proto_fixed64(p, 4, s->count);
-	p = proto_fixed64(p, 5, bits_of(seconds(s->sum)));
+	p = proto_fixed64(p, 5, bits_of(ns_to_seconds(s->sum)));
 	p = proto_varint(proto_key(p, 6, WIRE_LEN), (about->n_bounds + 1) * 8);
 	for (size_t i = 0; i <= about->n_bounds; i++)
 		p = fmt_str(p, (const char *)&s->buckets[i], 8); /* fixed64 is little-endian */
 	p = proto_varint(proto_key(p, 7, WIRE_LEN), about->n_bounds * 8);
 	for (size_t i = 0; i < about->n_bounds; i++) {
-		v = bits_of(seconds(about->bounds[i]));
+		v = bits_of(ns_to_seconds(about->bounds[i]));
 		p = fmt_str(p, (const char *)&v, 8);
 	}
 	return p;
@@ -156,12 +156,12 @@ static void add_series(void *ctx, const struct metric_series *s, const char *con
 	p = proto_fixed64(p, 3, w->now_ns);
 	for (int i = 0; i < LABEL_MAX; i++) {
 		if (values[i])
-			p = put_text(p, about->bounds ? 9 : 7, metric_label_name(s->metric, (enum metric_label)i), values[i]);
+			p = put_text_pair(p, about->bounds ? 9 : 7, metric_label_name(s->metric, (enum metric_label)i), values[i]);
 	}
 	if (about->bounds)
-		p = put_histogram(p, s);
+		p = put_histogram_point(p, s);
 	else if (about->unit == UNIT_SECONDS)
-		p = proto_fixed64(p, 4, bits_of(seconds(s->sum)));
+		p = proto_fixed64(p, 4, bits_of(ns_to_seconds(s->sum)));
 	else
 		p = proto_fixed64(p, 6, s->sum);
 	message_nest(&w->points, 1, part, (size_t)(p - part));
@@ -174,7 +174,7 @@ char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, 
 	metrics_each(m, add_series, &w);
 	end_metric(&w);
 	free(w.points.buf);
-	return wrap(&w.metrics, host, ret_len);
+	return message_wrap(&w.metrics, host, ret_len);
 }
 
 /* ---- spans ---- */
@@ -288,7 +288,7 @@ static char *put_span(char *p, const struct ids *ids, unsigned char child, const
 	return proto_fixed64(p, 8, end);
 }
 
-static void add_request(struct message *spans, const struct request *r, const char *host)
+static void spans_add_request(struct message *spans, const struct request *r, const char *host)
 {
 	unsigned char hash[SHA256_DIGEST_LENGTH];
 	uint64_t at = r->start_ns, end = at + r->total, first = at + r->queued + r->first;
@@ -302,17 +302,17 @@ static void add_request(struct message *spans, const struct request *r, const ch
 	memcpy(ids.trace, hash, sizeof(ids.trace));
 	memcpy(ids.root, hash + sizeof(ids.trace), sizeof(ids.root));
 	p = put_span(part, &ids, 0, "request", at, end);
-	p = put_text(p, 9, "gen_ai.response.model", r->model);
-	p = put_int(p, 9, "gen_ai.usage.input_tokens", r->prompt_tokens);
-	p = put_int(p, 9, "gen_ai.usage.output_tokens", r->output_tokens);
-	p = put_text(p, 9, "inftrace.file", r->file);
-	p = put_int(p, 9, "inftrace.line", r->line);
-	p = put_double(p, 9, "inftrace.own_prefill", seconds(r->own_prefill));
-	p = put_double(p, 9, "inftrace.own_decode", seconds(r->own_decode));
-	p = put_double(p, 9, "inftrace.others", seconds(r->others));
-	p = put_double(p, 9, "inftrace.between", seconds(r->between));
+	p = put_text_pair(p, 9, "gen_ai.response.model", r->model);
+	p = put_int_pair(p, 9, "gen_ai.usage.input_tokens", r->prompt_tokens);
+	p = put_int_pair(p, 9, "gen_ai.usage.output_tokens", r->output_tokens);
+	p = put_text_pair(p, 9, "inftrace.file", r->file);
+	p = put_int_pair(p, 9, "inftrace.line", r->line);
+	p = put_double_pair(p, 9, "inftrace.own_prefill", ns_to_seconds(r->own_prefill));
+	p = put_double_pair(p, 9, "inftrace.own_decode", ns_to_seconds(r->own_decode));
+	p = put_double_pair(p, 9, "inftrace.others", ns_to_seconds(r->others));
+	p = put_double_pair(p, 9, "inftrace.between", ns_to_seconds(r->between));
 	if (r->waited_for)
-		p = put_int(p, 9, "inftrace.waited_for", r->waited_for);
+		p = put_int_pair(p, 9, "inftrace.waited_for", r->waited_for);
 	message_nest(spans, 2, part, (size_t)(p - part));
 	if (r->queued && r->queued <= r->total) {
 		p = put_span(part, &ids, 1, "queued", at, at + r->queued);
@@ -334,9 +334,9 @@ char *otlp_spans_body(struct otlp_spans *s, const char *host, size_t *ret_len, s
 	if (!s->n)
 		return NULL;
 	for (size_t i = 0; i < s->n; i++)
-		add_request(&spans, &s->requests[i], host);
+		spans_add_request(&spans, &s->requests[i], host);
 	s->n = 0;
-	return wrap(&spans, host, ret_len);
+	return message_wrap(&spans, host, ret_len);
 }
 
 /* ---- sending ---- */
@@ -382,13 +382,13 @@ static char *parse_url(const char *text)
 	return ret;
 }
 
-static size_t ignore(char *data, size_t size, size_t n, void *arg)
+static size_t ignore_answer(char *data, size_t size, size_t n, void *arg)
 {
 	return size * n;
 }
 
 /* Returns the status of the answer; 0: none, for the reason in `why`. */
-static int post(const char *base, const char *path, const struct job *job, char why[CURL_ERROR_SIZE])
+static int job_post(const char *base, const char *path, const struct job *job, char why[CURL_ERROR_SIZE])
 {
 	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/x-protobuf");
 	const char *authorities = getenv("CURL_CA_BUNDLE");
@@ -404,7 +404,7 @@ static int post(const char *base, const char *path, const struct job *job, char 
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
 	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->len);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore_answer);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -422,13 +422,13 @@ static int post(const char *base, const char *path, const struct job *job, char 
 }
 
 /* Whether the same may succeed later, by the specification of OTLP/HTTP. */
-static bool is_passing(int status)
+static bool status_is_transient(int status)
 {
 	return !status || status == 429 || status == 502 || status == 503 || status == 504;
 }
 
 /* Prints one line when sending begins to fail, and one when it works again. */
-static void say(struct otlp_sender *s, int status, const char *why)
+static void sender_log_status(struct otlp_sender *s, int status, const char *why)
 {
 	const char *place = strstr(s->url, "://") + 3;
 	int len = (int)strcspn(place, "/");
@@ -446,7 +446,7 @@ static void say(struct otlp_sender *s, int status, const char *why)
 }
 
 /* Waits, but not when the program ends. */
-static void pause_s(struct otlp_sender *s, unsigned int seconds)
+static void sender_pause(struct otlp_sender *s, unsigned int seconds)
 {
 	struct timespec until;
 
@@ -457,7 +457,7 @@ static void pause_s(struct otlp_sender *s, unsigned int seconds)
 }
 
 /* Called and returns with the lock held. */
-static void send_job(struct otlp_sender *s, enum otlp_kind kind)
+static void sender_send_job(struct otlp_sender *s, enum otlp_kind kind)
 {
 	static const char *const paths[] = { [OTLP_METRICS] = "/v1/metrics", [OTLP_TRACES] = "/v1/traces" };
 	struct job job = s->jobs[kind];
@@ -467,13 +467,13 @@ static void send_job(struct otlp_sender *s, enum otlp_kind kind)
 
 	for (unsigned int try = 0; try < TRIES && again; try++) {
 		if (try)
-			pause_s(s, try);
+			sender_pause(s, try);
 		pthread_mutex_unlock(&s->lock);
-		status = post(s->url, paths[kind], &job, why);
-		say(s, status, why);
+		status = job_post(s->url, paths[kind], &job, why);
+		sender_log_status(s, status, why);
 		pthread_mutex_lock(&s->lock);
 		arrived = status / 100 == 2;
-		again = !arrived && is_passing(status) && !s->ending;
+		again = !arrived && status_is_transient(status) && !s->ending;
 		s->counts.sent += arrived;
 		s->counts.failed += !arrived;
 	}
@@ -483,16 +483,16 @@ static void send_job(struct otlp_sender *s, enum otlp_kind kind)
 	s->jobs[kind] = (struct job){ 0 };
 }
 
-static void *run(void *arg)
+static void *sender_run(void *arg)
 {
 	struct otlp_sender *s = arg;
 
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
 		if (s->jobs[OTLP_METRICS].body)
-			send_job(s, OTLP_METRICS);
+			sender_send_job(s, OTLP_METRICS);
 		else if (s->jobs[OTLP_TRACES].body)
-			send_job(s, OTLP_TRACES);
+			sender_send_job(s, OTLP_TRACES);
 		else if (s->ending)
 			break;
 		else
@@ -514,7 +514,7 @@ int otlp_sender_new(const char *url, struct otlp_sender **ret)
 	s->url = base;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
-	err = -pthread_create(&s->thread, NULL, run, s);
+	err = -pthread_create(&s->thread, NULL, sender_run, s);
 	if (!err) {
 		*ret = s;
 		return 0;

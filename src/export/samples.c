@@ -77,13 +77,13 @@ struct loader {
 	uint32_t numbers_size;
 };
 
-static size_t bytes_of(const struct samples *s)
+static size_t samples_bytes(const struct samples *s)
 {
 	return s->texts.bytes + s->frames.bytes + s->stacks.bytes + s->threads.bytes + s->keys.bytes + s->named.bytes +
 	       s->n_events * sizeof(*s->events);
 }
 
-static uint32_t text_add_len(struct samples *s, const char *text, size_t len)
+static uint32_t samples_add_text_len(struct samples *s, const char *text, size_t len)
 {
 	char buf[SAMPLES_LABEL_MAX];
 
@@ -93,9 +93,9 @@ static uint32_t text_add_len(struct samples *s, const char *text, size_t len)
 	return pool_add(&s->texts, buf, strlen(buf) + 1);
 }
 
-static uint32_t text_add(struct samples *s, const char *text)
+static uint32_t samples_add_text(struct samples *s, const char *text)
 {
-	return text_add_len(s, text, strnlen(text, SAMPLES_LABEL_MAX));
+	return samples_add_text_len(s, text, strnlen(text, SAMPLES_LABEL_MAX));
 }
 
 const char *samples_base(const char *path)
@@ -106,7 +106,7 @@ const char *samples_base(const char *path)
 }
 
 /* Where " (FILE:LINE)" begins at the end of a name, if FILE is the last part of what is mapped. NULL: it does not. */
-static const char *find_line(const char *name, const char *mapping, uint32_t *ret_line)
+static const char *name_find_line(const char *name, const char *mapping, uint32_t *ret_line)
 {
 	const char *base = samples_base(mapping), *open = NULL, *next = name;
 	size_t len = strlen(base);
@@ -138,18 +138,18 @@ struct samples_source {
 
 static uint32_t samples_add_frame(struct samples *s, const struct samples_source *from)
 {
-	struct samples_frame f = { .name = text_add_len(s, from->name, from->name_len), .pc = from->pc, .line = from->line };
+	struct samples_frame f = { .name = samples_add_text_len(s, from->name, from->name_len), .pc = from->pc, .line = from->line };
 
-	f.mapping = text_add(s, from->mapping);
-	f.build_id = text_add(s, from->build_id);
-	f.file = text_add(s, from->line ? from->file : "");
+	f.mapping = samples_add_text(s, from->mapping);
+	f.build_id = samples_add_text(s, from->build_id);
+	f.file = samples_add_text(s, from->line ? from->file : "");
 	return pool_add(&s->frames, &f, sizeof(f));
 }
 
-static uint32_t frame_add(struct samples *s, const struct pftrace_frame *from)
+static uint32_t pftrace_frame_add(struct samples *s, const struct pftrace_frame *from)
 {
 	struct samples_source f = { from->name, strlen(from->name), from->mapping, from->build_id, "", 0, from->rel_pc };
-	const char *line = find_line(from->name, from->mapping, &f.line);
+	const char *line = name_find_line(from->name, from->mapping, &f.line);
 
 	if (line) {
 		f.name_len = (size_t)(line - from->name);
@@ -170,7 +170,7 @@ static uint32_t samples_add_stack(struct samples *s, const uint32_t *frames, siz
 	return pool_add(&s->stacks, &only, sizeof(only));
 }
 
-static uint32_t stack_add(struct samples *s, struct pftrace_stack *from)
+static uint32_t pftrace_stack_add(struct samples *s, struct pftrace_stack *from)
 {
 	uint32_t frames[PFTRACE_FRAMES_MAX], number;
 	size_t n = from ? from->n : 0;
@@ -178,7 +178,7 @@ static uint32_t stack_add(struct samples *s, struct pftrace_stack *from)
 	if (from && from->user)
 		return from->user - 1;
 	for (size_t i = 0; i < n; i++)
-		frames[i] = frame_add(s, from->frames[i]);
+		frames[i] = pftrace_frame_add(s, from->frames[i]);
 	number = samples_add_stack(s, n ? frames : NULL, n);
 	if (from)
 		from->user = number + 1;
@@ -203,7 +203,7 @@ static int samples_add(struct samples *s, const struct samples_thread *t, bool o
 	uint32_t number;
 
 	key.thread = pool_add(&s->threads, t, sizeof(*t));
-	if (bytes_of(s) > SAMPLES_BYTES_MAX)
+	if (samples_bytes(s) > SAMPLES_BYTES_MAX)
 		return -E2BIG;
 	number = pool_add(&s->keys, &key, sizeof(key));
 	list_reserve(&s->sums, &s->sums_size, sizeof(*s->sums), s->keys.n);
@@ -216,34 +216,34 @@ static int samples_add(struct samples *s, const struct samples_thread *t, bool o
 	return 0;
 }
 
-static int add_sample(void *ctx, const struct pftrace_sample *from)
+static int loader_add_sample(void *ctx, const struct pftrace_sample *from)
 {
 	struct loader *l = ctx;
 
-	return samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, stack_add(l->s, from->stack), from->ns,
+	return samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, pftrace_stack_add(l->s, from->stack), from->ns,
 		&(struct samples_sum){ 1, from->weight_ns });
 }
 
 /* -E2BIG: more than SAMPLES_BYTES_MAX. */
 static int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len)
 {
-	uint32_t number = pool_add(&s->named, t, sizeof(*t)), name = text_add_len(s, text, len);
+	uint32_t number = pool_add(&s->named, t, sizeof(*t)), name = samples_add_text_len(s, text, len);
 
-	if (bytes_of(s) > SAMPLES_BYTES_MAX)
+	if (samples_bytes(s) > SAMPLES_BYTES_MAX)
 		return -E2BIG;
 	list_reserve(&s->names, &s->names_size, sizeof(*s->names), s->named.n);
 	s->names[number] = name + 1;
 	return 0;
 }
 
-static int add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, size_t len)
+static int loader_add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, size_t len)
 {
 	struct loader *l = ctx;
 
 	return samples_add_name(l->s, &(struct samples_thread){ pid, tid }, text, len);
 }
 
-static void pass_problem(void *ctx, uint64_t offset, const char *why)
+static void loader_pass_problem(void *ctx, uint64_t offset, const char *why)
 {
 	struct loader *l = ctx;
 
@@ -252,7 +252,7 @@ static void pass_problem(void *ctx, uint64_t offset, const char *why)
 
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn)
 {
-	static const struct pftrace_ops ops = { .sample = add_sample, .name = add_name, .bad = pass_problem };
+	static const struct pftrace_ops ops = { .sample = loader_add_sample, .name = loader_add_name, .bad = loader_pass_problem };
 	struct loader l = { .s = s, .problem = problem, .arg = arg };
 
 	return pftrace_read(source, &ops, &l, ret_torn);
@@ -315,7 +315,7 @@ const char *samples_label(const struct samples *s, const struct samples_frame *f
 #define FRAMES_MAX 4096 /* of one stack; further ones are left out */
 
 /* Adds NAME [WHERE], NAME (FILE:LINE), or a name alone. Cuts buf into its parts. */
-static uint32_t add_frame(struct samples *s, char *buf)
+static uint32_t line_add_frame(struct samples *s, char *buf)
 {
 	struct samples_source f = { .name = buf, .mapping = "", .build_id = "", .file = "" };
 	size_t len = strlen(buf);
@@ -345,7 +345,7 @@ static uint32_t add_frame(struct samples *s, char *buf)
 }
 
 /* Adds the stack of a line with frames, the innermost first. */
-static uint32_t add_stack(struct loader *l, const struct json_node *list)
+static uint32_t line_add_stack(struct loader *l, const struct json_node *list)
 {
 	uint32_t frames[FRAMES_MAX];
 	size_t n = FRAMES_MAX;
@@ -357,14 +357,14 @@ static uint32_t add_stack(struct loader *l, const struct json_node *list)
 		if (!text || !n)
 			break;
 		copy = xstrndup(text, SAMPLES_LABEL_MAX);
-		frames[--n] = add_frame(l->s, copy);
+		frames[--n] = line_add_frame(l->s, copy);
 		free(copy);
 	}
 	return samples_add_stack(l->s, frames + n, FRAMES_MAX - n);
 }
 
 /* Returns the number of a line's stack; a line without one has an empty one. */
-static uint32_t stack_of(struct loader *l, const struct profile_line *line, const struct json_node *shape)
+static uint32_t line_get_stack(struct loader *l, const struct profile_line *line, const struct json_node *shape)
 {
 	const struct json_node *id = node_get(shape, KEY(stack)), *frames = node_get(line->object, "frames");
 	uint64_t key = node_u64(id);
@@ -379,14 +379,14 @@ static uint32_t stack_of(struct loader *l, const struct profile_line *line, cons
 	}
 	if (!id || !frames)
 		return samples_add_stack(l->s, NULL, 0);
-	stack = add_stack(l, frames);
+	stack = line_add_stack(l, frames);
 	number = pool_add(&l->ids, &key, sizeof(key));
 	list_reserve(&l->numbers, &l->numbers_size, sizeof(*l->numbers), l->ids.n);
 	l->numbers[number] = stack;
 	return stack;
 }
 
-static bool is_wanted(const struct samples_filter *f, const struct json_node *shape)
+static bool line_is_wanted(const struct samples_filter *f, const struct json_node *shape)
 {
 	const struct json_node *step = node_get(shape, KEY(step));
 
@@ -394,7 +394,7 @@ static bool is_wanted(const struct samples_filter *f, const struct json_node *sh
 	       (f->step < 0 || (step && node_s64(step) == f->step));
 }
 
-static int take_line(void *ctx, const struct profile_line *line)
+static int loader_take_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape];
 	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, KEY(pid))), 0 };
@@ -413,8 +413,8 @@ static int take_line(void *ctx, const struct profile_line *line)
 		return 0;
 	}
 	sum.ns = (uint64_t)ns;
-	stack = stack_of(l, line, shape); /* its frames may be needed even if the line is not */
-	if (!is_wanted(l->filter, shape))
+	stack = line_get_stack(l, line, shape); /* its frames may be needed even if the line is not */
+	if (!line_is_wanted(l->filter, shape))
 		return 0;
 	return samples_add(l->s, &t, node_is_text(node_get(shape, KEY(kind)), "wait"), stack, line->number, &sum);
 }
@@ -422,7 +422,7 @@ static int take_line(void *ctx, const struct profile_line *line)
 int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
 	samples_problem problem, void *arg)
 {
-	static const struct profile_reader_ops ops = { .line = take_line, .bad = pass_problem };
+	static const struct profile_reader_ops ops = { .line = loader_take_line, .bad = loader_pass_problem };
 	struct loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
 	int err = profile_read(source, &ops, &l);
 
@@ -445,7 +445,7 @@ struct lines {
 };
 
 /* A part of a line: no semicolon, no control character, no line break. */
-static void put_part(const char *text, FILE *out)
+static void put_folded_part(const char *text, FILE *out)
 {
 	char buf[PART_MAX];
 
@@ -455,19 +455,19 @@ static void put_part(const char *text, FILE *out)
 	fputs(buf, out);
 }
 
-static void put_frame(const struct samples *s, uint32_t frame, FILE *out)
+static void put_folded_frame(const struct samples *s, uint32_t frame, FILE *out)
 {
 	const struct samples_frame *f = pool_get(&s->frames, frame);
 	char label[SAMPLES_LABEL_MAX];
 
 	fputc(';', out);
-	put_part(samples_label(s, f, label), out);
+	put_folded_part(samples_label(s, f, label), out);
 	if (!strncmp(samples_text(s, f->mapping), "[kernel", 7))
 		fputs("_[k]", out);
 }
 
 /* Returns the name that a line begins with. */
-static const char *thread_name(const struct samples *s, uint32_t thread, char buf[32])
+static const char *samples_thread_name(const struct samples *s, uint32_t thread, char buf[32])
 {
 	const struct samples_thread *t = pool_get(&s->threads, thread);
 	const char *name = samples_name(s, t->pid, t->tid);
@@ -477,7 +477,7 @@ static const char *thread_name(const struct samples *s, uint32_t thread, char bu
 }
 
 /* A line without its number. The caller frees it. */
-static char *line_of(const struct samples *s, const struct samples_key *k)
+static char *folded_line(const struct samples *s, const struct samples_key *k)
 {
 	const uint32_t *frames;
 	size_t n, size;
@@ -486,10 +486,10 @@ static char *line_of(const struct samples *s, const struct samples_key *k)
 
 	if (!out)
 		out_of_memory();
-	put_part(thread_name(s, k->thread, buf), out);
+	put_folded_part(samples_thread_name(s, k->thread, buf), out);
 	frames = samples_stack(s, k->stack, &n);
 	for (size_t i = 0; i < n; i++)
-		put_frame(s, frames[i], out);
+		put_folded_frame(s, frames[i], out);
 	if (fclose(out))
 		out_of_memory();
 	return text;
@@ -506,7 +506,7 @@ int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
 
 		if (k->off_cpu != off_cpu)
 			continue;
-		text = line_of(s, k);
+		text = folded_line(s, k);
 		l.values[pool_add(&l.texts, text, strlen(text) + 1)] += off_cpu ? s->sums[i].ns : s->sums[i].n;
 		free(text);
 	}
@@ -524,7 +524,7 @@ int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
 /* speedscope's format: https://www.speedscope.app/file-format-schema.json. A profile for each thread, and another one for
  * its waits, both in the order of time. */
 
-static void put_string(const char *key, const char *text, FILE *out)
+static void put_json_string(const char *key, const char *text, FILE *out)
 {
 	char buf[FMT_JSON_STR_MAX(SAMPLES_LABEL_MAX)];
 
@@ -540,9 +540,9 @@ static void put_frames(const struct samples *s, FILE *out)
 		const struct samples_frame *f = pool_get(&s->frames, i);
 		const char *file = samples_text(s, f->line ? f->file : f->mapping);
 
-		put_string(i ? ",\n{\"name\":" : "\n{\"name\":", samples_label(s, f, label), out);
+		put_json_string(i ? ",\n{\"name\":" : "\n{\"name\":", samples_label(s, f, label), out);
 		if (file[0])
-			put_string(",\"file\":", file, out);
+			put_json_string(",\"file\":", file, out);
 		if (f->line)
 			fprintf(out, ",\"line\":%u", f->line);
 		fputc('}', out);
@@ -552,7 +552,7 @@ static void put_frames(const struct samples *s, FILE *out)
 /* Sorts samples by thread and kind, then by time. */
 static const struct samples *sorted; /* qsort() passes no context */
 
-static int compare(const void *a, const void *b)
+static int events_by_thread(const void *a, const void *b)
 {
 	const struct samples_event *x = a, *y = b;
 	const struct samples_key *k = pool_get(&sorted->keys, x->key), *l = pool_get(&sorted->keys, y->key);
@@ -561,7 +561,7 @@ static int compare(const void *a, const void *b)
 										: cmp_int(x->at_ns, y->at_ns);
 }
 
-static bool is_same(const struct samples *s, const struct samples_event *a, const struct samples_event *b)
+static bool events_have_same_thread(const struct samples *s, const struct samples_event *a, const struct samples_event *b)
 {
 	const struct samples_key *k = pool_get(&s->keys, a->key), *l = pool_get(&s->keys, b->key);
 
@@ -602,7 +602,7 @@ static void put_profile(const struct samples *s, const struct samples_event *e, 
 		total += e[i].ns;
 	timed = total;
 	snprintf(name, sizeof(name), "%s (%u)%s", comm[0] ? comm : "thread", t->tid, k->off_cpu ? " off CPU" : "");
-	put_string("\n{\"type\":\"sampled\",\"name\":", name, out);
+	put_json_string("\n{\"type\":\"sampled\",\"name\":", name, out);
 	fprintf(out, ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%llu,\"samples\":[", timed ? "nanoseconds" : "none",
 		(unsigned long long)(timed ? total : n));
 	put_list(s, e, n, false, timed, out);
@@ -616,16 +616,16 @@ int speedscope_write(const struct samples *s, const char *name, FILE *out)
 	size_t n;
 
 	sorted = s;
-	list_sort(s->events, s->n_events, compare);
+	list_sort(s->events, s->n_events, events_by_thread);
 	fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"inftrace " INFTRACE_VERSION
 	      "\"",
 		out);
-	put_string(",\"name\":", name, out);
+	put_json_string(",\"name\":", name, out);
 	fputs(",\"activeProfileIndex\":0,\"shared\":{\"frames\":[", out);
 	put_frames(s, out);
 	fputs("]},\"profiles\":[", out);
 	for (size_t i = 0; i < s->n_events; i += n) {
-		for (n = 1; i + n < s->n_events && is_same(s, &s->events[i], &s->events[i + n]); n++)
+		for (n = 1; i + n < s->n_events && events_have_same_thread(s, &s->events[i], &s->events[i + n]); n++)
 			;
 		fputs(i ? "," : "", out);
 		put_profile(s, &s->events[i], n, out);

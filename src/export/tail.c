@@ -59,7 +59,7 @@ const struct tail_counts *tail_counts(const struct tail *t)
 	return &t->counts;
 }
 
-static bool is_shown(struct tail *t)
+static bool problem_is_shown(struct tail *t)
 {
 	if (t->problems++ == PROBLEMS_SHOWN_MAX)
 		log_warn("further problems with profiles are counted only");
@@ -68,7 +68,7 @@ static bool is_shown(struct tail *t)
 
 /* ---- lines ---- */
 
-static int on_line(void *ctx, const struct profile_line *line)
+static int tail_on_line(void *ctx, const struct profile_line *line)
 {
 	struct tail *t = ctx;
 	struct profile_line l = *line;
@@ -79,18 +79,18 @@ static int on_line(void *ctx, const struct profile_line *line)
 	return 0;
 }
 
-static void on_bad(void *ctx, uint64_t number, const char *why)
+static void tail_on_bad_line(void *ctx, uint64_t number, const char *why)
 {
 	struct tail *t = ctx;
 
 	t->counts.bad_lines++;
-	if (is_shown(t))
+	if (problem_is_shown(t))
 		log_warn("%s: line %llu: %s", t->path, (unsigned long long)(t->lines_before + number), why);
 }
 
-static int take_lines(struct tail *t, struct file *file, size_t len)
+static int tail_take_lines(struct tail *t, struct file *file, size_t len)
 {
-	static const struct profile_reader_ops ops = { on_line, on_bad };
+	static const struct profile_reader_ops ops = { tail_on_line, tail_on_bad_line };
 	struct json_source source;
 	int err;
 
@@ -109,13 +109,13 @@ static int take_lines(struct tail *t, struct file *file, size_t len)
 /* ---- one file ---- */
 
 /* Skips the part in the buffer of a line that is too long. */
-static void skip_some(struct tail *t, struct file *file, size_t n)
+static void tail_skip_part(struct tail *t, struct file *file, size_t n)
 {
 	const char *newline = memchr(t->buf, '\n', n);
 
 	if (!file->skipping) {
 		t->counts.bad_lines++;
-		if (is_shown(t))
+		if (problem_is_shown(t))
 			log_warn("%s: line %llu: longer than %d MB", t->path, (unsigned long long)file->lines + 1, TAIL_LINE_MAX >> 20);
 	}
 	file->skipping = !newline;
@@ -137,7 +137,7 @@ static void skip_hole(struct file *file, int fd, uint64_t end)
 }
 
 /* Reads whole lines up to `end`, which is the size of the file. */
-static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
+static int tail_read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
 {
 	size_t size = TAIL_BLOCK;
 	const char *newline;
@@ -158,10 +158,10 @@ static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
 			return -errno;
 		newline = n ? memrchr(t->buf, '\n', (size_t)n) : NULL;
 		if (file->skipping) {
-			skip_some(t, file, (size_t)n);
+			tail_skip_part(t, file, (size_t)n);
 		} else if (newline) {
 			n = newline - t->buf + 1;
-			err = take_lines(t, file, (size_t)n);
+			err = tail_take_lines(t, file, (size_t)n);
 			if (err)
 				return err;
 			t->left -= t->left < (size_t)n ? t->left : (size_t)n;
@@ -170,13 +170,13 @@ static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
 		} else if (size < TAIL_LINE_MAX) {
 			size *= 2;
 		} else {
-			skip_some(t, file, (size_t)n);
+			tail_skip_part(t, file, (size_t)n);
 		}
 	}
 	return 0;
 }
 
-static struct file *file_get(struct tail *t, const struct file_id *id)
+static struct file *tail_get_file(struct tail *t, const struct file_id *id)
 {
 	struct file *file;
 
@@ -198,7 +198,7 @@ static struct file *file_get(struct tail *t, const struct file_id *id)
 }
 
 /* Reads what is new in an open file. */
-static void read_open(struct tail *t, int fd, const struct statx *st)
+static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 {
 	struct file_id id = { .ino = st->stx_ino, .dev_major = st->stx_dev_major, .dev_minor = st->stx_dev_minor };
 	struct file *file;
@@ -206,12 +206,12 @@ static void read_open(struct tail *t, int fd, const struct statx *st)
 
 	if (st->stx_mask & STATX_BTIME)
 		id.made_ns = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
-	file = file_get(t, &id);
+	file = tail_get_file(t, &id);
 	if (!file)
 		return;
 	file->seen = true;
 	if (st->stx_size < file->offset) {
-		if (is_shown(t))
+		if (problem_is_shown(t))
 			log_warn("%s: got shorter: reading it from its beginning", t->path);
 		file->offset = file->lines = 0;
 		file->skipping = false;
@@ -222,12 +222,12 @@ static void read_open(struct tail *t, int fd, const struct statx *st)
 		t->next = file->id;
 		t->has_next = true;
 	}
-	err = t->waits ? 0 : read_lines(t, file, fd, st->stx_size);
+	err = t->waits ? 0 : tail_read_lines(t, file, fd, st->stx_size);
 	t->counts.unread += st->stx_size > file->offset && !file->skipping ? st->stx_size - file->offset : 0;
 	if (err && !file->failed) {
 		file->failed = true;
 		t->counts.errors++;
-		if (is_shown(t))
+		if (problem_is_shown(t))
 			log_warn("cannot read %s: %s", t->path, strerror(-err));
 	}
 }
@@ -235,7 +235,7 @@ static void read_open(struct tail *t, int fd, const struct statx *st)
 /* ---- files and directories ---- */
 
 /* Returns -errno only for what is wrong with the path itself. */
-static int read_path(struct tail *t, int dir, const char *name, const char *path, bool named)
+static int tail_read_path(struct tail *t, int dir, const char *name, const char *path, bool named)
 {
 	/* O_NONBLOCK: a pipe may have nobody at its other end */
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (named ? 0 : O_NOFOLLOW));
@@ -251,12 +251,12 @@ static int read_path(struct tail *t, int dir, const char *name, const char *path
 	else if (!S_ISREG(st.stx_mode))
 		err = S_ISDIR(st.stx_mode) ? -EISDIR : -EINVAL;
 	else
-		read_open(t, fd, &st);
+		tail_read_file(t, fd, &st);
 	close(fd);
 	return err;
 }
 
-static void read_directory(struct tail *t, const char *path)
+static void tail_read_directory(struct tail *t, const char *path)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
@@ -270,17 +270,17 @@ static void read_directory(struct tail *t, const char *path)
 		if (entry->d_name[0] == '.' || !(text_has_suffix(entry->d_name, ".jsonl") || text_has_suffix(entry->d_name, ".jsonl.part")))
 			continue;
 		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
-		err = read_path(t, dirfd(dir), entry->d_name, whole, false);
+		err = tail_read_path(t, dirfd(dir), entry->d_name, whole, false);
 		if (err && err != -ENOENT && err != -ELOOP && err != -EISDIR && err != -EINVAL) {
 			t->counts.errors++;
-			if (is_shown(t))
+			if (problem_is_shown(t))
 				log_warn("cannot read %s: %s", t->path ? t->path : "a profile", strerror(-err));
 		}
 	}
 	closedir(dir);
 }
 
-static void forget_gone(struct tail *t)
+static void tail_drop_gone_files(struct tail *t)
 {
 	struct file *file, *next;
 
@@ -296,12 +296,12 @@ static void forget_gone(struct tail *t)
 	t->counts.files = HASH_COUNT(t->files);
 }
 
-static void read_all(struct tail *t)
+static void tail_read_all(struct tail *t)
 {
 	t->counts.unread = t->counts.files_left_out = 0;
 	for (size_t i = 0; i < t->n; i++) {
-		if (read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true) == -EISDIR)
-			read_directory(t, t->paths[i]);
+		if (tail_read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true) == -EISDIR)
+			tail_read_directory(t, t->paths[i]);
 	}
 }
 
@@ -315,18 +315,18 @@ void tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
 	t->ctx = ctx;
 	t->waits = t->has_next;
 	t->has_next = false;
-	read_all(t);
+	tail_read_all(t);
 	/* then the files before the one with which it began */
 	t->waits = false;
 	if (waited && t->left)
-		read_all(t);
-	forget_gone(t);
+		tail_read_all(t);
+	tail_drop_gone_files(t);
 }
 
 /* ---- start and end ---- */
 
 /* Returns why a path is no profile, by its first byte; NULL: it may be one. Its lines are checked later. */
-static const char *why_not(const char *path, char *buf, size_t size)
+static const char *path_refusal(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	const char *why = NULL;
@@ -356,7 +356,7 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 	const char *why;
 
 	for (size_t i = 0; i < n; i++) {
-		why = why_not(paths[i], buf, sizeof(buf));
+		why = path_refusal(paths[i], buf, sizeof(buf));
 		if (!why)
 			continue;
 		return log_fail(-EINVAL, "%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
