@@ -72,7 +72,7 @@ __attribute__((format(printf, 2, 3))) static void words_put(struct words *w, con
 }
 
 /* Puts a text in quotes if it could be taken for more than a text of its kind. */
-static void put_text(struct words *w, const char *text, const char *special)
+static void words_put_text(struct words *w, const char *text, const char *special)
 {
 	char shown[TEXT_SIZE];
 
@@ -88,7 +88,7 @@ static void put_text(struct words *w, const char *text, const char *special)
 }
 
 /* A value after SEP, as "KEY=VALUE" with its unit, or "KEY={A=1 B=2}"; NULL: nothing. */
-static void put_value(struct words *w, const char *sep, const char *key, const struct json_node *value, const char *unit)
+static void words_put_value(struct words *w, const char *sep, const char *key, const struct json_node *value, const char *unit)
 {
 	static const char *const literals[] = { [JSON_NULL] = "null", [JSON_FALSE] = "false", [JSON_TRUE] = "true" };
 
@@ -96,17 +96,17 @@ static void put_value(struct words *w, const char *sep, const char *key, const s
 		return;
 	words_put(w, "%s", sep);
 	if (key) {
-		put_text(w, key, OF_VALUES);
+		words_put_text(w, key, OF_VALUES);
 		words_put(w, "=");
 	}
 	if (value->kind == JSON_STRING) {
-		put_text(w, value->text, OF_VALUES);
+		words_put_text(w, value->text, OF_VALUES);
 	} else if (node_is_scalar(value)) {
 		words_put(w, "%.40s", value->kind < JSON_INT ? literals[value->kind] : value->text);
 	} else {
 		words_put(w, "{");
 		json_for_each (child, value)
-			put_value(w, child == json_next(value, NULL) ? "" : " ", child->key, child, "");
+			words_put_value(w, child == json_next(value, NULL) ? "" : " ", child->key, child, "");
 		words_put(w, "}");
 	}
 	words_put(w, "%s", unit);
@@ -114,16 +114,16 @@ static void put_value(struct words *w, const char *sep, const char *key, const s
 
 /* ---- lines ---- */
 
-static const char *name_of(const struct printer *p, uint32_t pid, uint32_t tid)
+static const char *printer_thread_name(const struct printer *p, uint32_t pid, uint32_t tid)
 {
 	uint32_t id = 0;
 
 	if (!idmap_get(&p->ids, (uint64_t)pid << 32 | tid, &id) && tid)
-		return name_of(p, pid, 0);
+		return printer_thread_name(p, pid, 0);
 	return model_text(&p->names, id);
 }
 
-static void set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *text)
+static void printer_set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *text)
 {
 	if (p->names.names.len < NAMES_MAX && p->ids.len < NAMES_MAX)
 		idmap_set(&p->ids, (uint64_t)pid << 32 | tid, model_name(&p->names, text));
@@ -131,9 +131,9 @@ static void set_name(struct printer *p, uint32_t pid, uint32_t tid, const char *
 
 ORDER(by_start, struct line, RISING(start_ns), RISING(number))
 
-static void print_line(struct printer *p, const struct line *line)
+static void printer_print_line(struct printer *p, const struct line *line)
 {
-	const char *name = name_of(p, line->pid, line->tid);
+	const char *name = printer_thread_name(p, line->pid, line->tid);
 	uint64_t ns = (uint64_t)llabs(line->start_ns);
 	char time[48] = "-", cpu[16] = "---";
 	struct words thread = { 0 };
@@ -143,7 +143,7 @@ static void print_line(struct printer *p, const struct line *line)
 	if (line->on_cpu)
 		snprintf(cpu, sizeof(cpu), "%03" PRIu32, line->cpu);
 	if (*name)
-		put_text(&thread, name, OF_NAMES);
+		words_put_text(&thread, name, OF_NAMES);
 	if ((line->pid | line->tid) && line->pid <= PID_MAX_LIMIT && line->tid <= PID_MAX_LIMIT)
 		words_put(&thread, "/%" PRIu32, line->tid ?: line->pid);
 	fprintf(p->out, "%15s  [%s]  %-20s  %s\n", time, cpu, thread.text, line->text);
@@ -153,11 +153,11 @@ static void print_line(struct printer *p, const struct line *line)
 }
 
 /* Removes the first n lines, and prints them if asked to. */
-static void take_off(struct printer *p, size_t n, bool print)
+static void printer_remove_lines(struct printer *p, size_t n, bool print)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (print)
-			print_line(p, &p->lines[i]);
+			printer_print_line(p, &p->lines[i]);
 		p->bytes -= sizeof(struct line) + strlen(p->lines[i].text);
 		free(p->lines[i].text);
 	}
@@ -167,7 +167,7 @@ static void take_off(struct printer *p, size_t n, bool print)
 }
 
 /* Sorts the lines, and removes those that `last` does not ask for so far. */
-static void sort(struct printer *p)
+static void printer_sort_lines(struct printer *p)
 {
 	size_t n = 0;
 
@@ -179,13 +179,13 @@ static void sort(struct printer *p)
 		p->lines[i] = p->lines[n];
 		p->lines[n++] = line;
 	}
-	take_off(p, n, false);
+	printer_remove_lines(p, n, false);
 	list_sort(p->lines, p->n, by_start);
 	if (p->last.n && p->n > p->last.n)
-		take_off(p, p->n - p->last.n, false);
+		printer_remove_lines(p, p->n - p->last.n, false);
 }
 
-static int add_line(struct printer *p, struct line *line, const struct words *w, int64_t dur)
+static int printer_add_line(struct printer *p, struct line *line, const struct words *w, int64_t dur)
 {
 	bool all = !p->last.n && !p->last.ns;
 
@@ -200,10 +200,10 @@ static int add_line(struct printer *p, struct line *line, const struct words *w,
 	p->bytes += sizeof(*line) + strlen(w->text);
 	if (p->bytes <= p->bytes_max)
 		return 0;
-	sort(p);
+	printer_sort_lines(p);
 	if (p->bytes > p->bytes_max / 2) {
 		p->dropped |= !all;
-		take_off(p, p->n / 2, all);
+		printer_remove_lines(p, p->n / 2, all);
 	}
 	return 0;
 }
@@ -211,7 +211,7 @@ static int add_line(struct printer *p, struct line *line, const struct words *w,
 /* ---- events ---- */
 
 /* Reads a time; false if it is missing, or so large that sums could overflow. */
-static bool us_of(const struct json_node *value, int64_t *ret_ns)
+static bool node_read_us(const struct json_node *value, int64_t *ret_ns)
 {
 	int64_t ns;
 
@@ -221,50 +221,50 @@ static bool us_of(const struct json_node *value, int64_t *ret_ns)
 	return true;
 }
 
-static uint32_t id_of(const struct json_node *value)
+static uint32_t node_read_id(const struct json_node *value)
 {
 	return node_is(value, JSON_INT) && node_u64(value) <= UINT32_MAX ? (uint32_t)node_u64(value) : 0;
 }
 
-static int take_event(void *ctx, const struct trace_event *event)
+static int printer_take_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph) ?: "", *name = node_string(event->name) ?: "", *cat = node_string(event->cat);
 	const struct json_node *cpu = node_get(event->args, "cpu"), *called = node_get(event->args, "name");
-	struct line line = { .timed = true, .pid = id_of(event->pid), .tid = id_of(event->tid) };
+	struct line line = { .timed = true, .pid = node_read_id(event->pid), .tid = node_read_id(event->tid) };
 	bool process = !strcmp(name, "process_name");
 	struct words w = { 0 };
 	int64_t dur = 0;
 
 	if (!strcmp(ph, "M") && node_string(called) && (process || !strcmp(name, "thread_name")))
-		set_name(ctx, line.pid, process ? 0 : line.tid, called->text);
-	if (!strcmp(ph, "M") || !us_of(event->ts, &line.start_ns))
+		printer_set_name(ctx, line.pid, process ? 0 : line.tid, called->text);
+	if (!strcmp(ph, "M") || !node_read_us(event->ts, &line.start_ns))
 		return 0;
 	if (cat && !strcmp(cat, "cpu") && line.pid > PID_MAX_LIMIT)
 		cpu = event->tid; /* the track is a CPU's */
 	line.on_cpu = node_is(cpu, JSON_INT) && node_s64(cpu) >= 0 && node_s64(cpu) <= INT32_MAX;
-	line.cpu = id_of(cpu);
-	put_text(&w, cat ?: "-", OF_NAMES);
+	line.cpu = node_read_id(cpu);
+	words_put_text(&w, cat ?: "-", OF_NAMES);
 	words_put(&w, " ");
-	put_text(&w, name, OF_NAMES);
+	words_put_text(&w, name, OF_NAMES);
 	words_put(&w, " ");
 	if (!node_is(event->tid, JSON_INT))
-		put_value(&w, " ", "tid", event->tid, "");
+		words_put_value(&w, " ", "tid", event->tid, "");
 	if (!*ph || !strchr("XiIC", *ph))
-		put_value(&w, " ", "ph", event->ph, "");
-	put_value(&w, " ", "id", event->id, "");
+		words_put_value(&w, " ", "ph", event->ph, "");
+	words_put_value(&w, " ", "id", event->id, "");
 	for (const struct json_node *arg = NULL; node_is(event->args, JSON_OBJECT) && (arg = json_next(event->args, arg));) {
 		if (arg != cpu || !line.on_cpu)
-			put_value(&w, " ", arg->key, arg, "");
+			words_put_value(&w, " ", arg->key, arg, "");
 	}
 	if (!node_is(event->args, JSON_OBJECT))
-		put_value(&w, " ", "args", event->args, "");
-	put_value(&w, " ", "dur", event->dur, "us");
-	us_of(event->dur, &dur);
-	return add_line(ctx, &line, &w, dur);
+		words_put_value(&w, " ", "args", event->args, "");
+	words_put_value(&w, " ", "dur", event->dur, "us");
+	node_read_us(event->dur, &dur);
+	return printer_add_line(ctx, &line, &w, dur);
 }
 
 /* Reports only the first bad line. */
-static void bad_line(void *ctx, uint64_t number, const char *why)
+static void printer_bad_line(void *ctx, uint64_t number, const char *why)
 {
 	struct printer *p = ctx;
 
@@ -273,44 +273,44 @@ static void bad_line(void *ctx, uint64_t number, const char *why)
 	p->damaged = true;
 }
 
-static void trace_stopped(void *ctx, const struct trace_stop *stop)
+static void printer_trace_stopped(void *ctx, const struct trace_stop *stop)
 {
-	bad_line(ctx, stop->line, stop->why);
+	printer_bad_line(ctx, stop->line, stop->why);
 }
 
-static int take_line(void *ctx, const struct profile_line *in)
+static int printer_take_line(void *ctx, const struct profile_line *in)
 {
 	/* what tells lines of one event apart */
 	static const char *const keys[] = { PROFILE_SHOWN(KEY_NAME) };
 	const struct json_node *shape = in->values[PROFILE_KEY_shape], *stages = in->values[PROFILE_KEY_stage_us];
-	struct line line = { .pid = id_of(node_get(shape, KEY(pid))), .tid = id_of(node_get(shape, KEY(tid))) };
+	struct line line = { .pid = node_read_id(node_get(shape, KEY(pid))), .tid = node_read_id(node_get(shape, KEY(tid))) };
 	const char *comm = node_string(node_get(shape, KEY(comm)));
 	struct printer *p = ctx;
 	struct words w = { 0 };
 	int64_t total = 0, ns;
 
-	put_text(&w, node_string(in->values[PROFILE_KEY_event]) ?: "", OF_NAMES);
+	words_put_text(&w, node_string(in->values[PROFILE_KEY_event]) ?: "", OF_NAMES);
 	words_put(&w, " ");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		put_value(&w, " ", keys[i], node_get(shape, keys[i]), "");
-	us_of(node_get(stages, KEY(total)), &total);
-	put_value(&w, " ", "total", node_get(stages, KEY(total)), "us");
+		words_put_value(&w, " ", keys[i], node_get(shape, keys[i]), "");
+	node_read_us(node_get(stages, KEY(total)), &total);
+	words_put_value(&w, " ", "total", node_get(stages, KEY(total)), "us");
 	for (const struct json_node *s = NULL; node_is(stages, JSON_OBJECT) && (s = json_next(stages, s));) {
-		if (strcmp(s->key, "total") && us_of(s, &ns) && ns && ns >= total / 20) /* the short ones are left out */
-			put_value(&w, " ", s->key, s, "us");
+		if (strcmp(s->key, "total") && node_read_us(s, &ns) && ns && ns >= total / 20) /* the short ones are left out */
+			words_put_value(&w, " ", s->key, s, "us");
 	}
-	line.timed = us_of(node_get(shape, KEY(ts_us)), &line.start_ns);
+	line.timed = node_read_us(node_get(shape, KEY(ts_us)), &line.start_ns);
 	if (!line.timed) /* a sum, placed where it became known */
 		line.start_ns = p->newest_ns;
 	if (comm)
-		set_name(p, line.pid, 0, comm);
-	return add_line(p, &line, &w, line.timed ? total : 0);
+		printer_set_name(p, line.pid, 0, comm);
+	return printer_add_line(p, &line, &w, line.timed ? total : 0);
 }
 
 int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out)
 {
-	static const struct trace_reader_ops trace_ops = { .event = take_event, .stop = trace_stopped };
-	static const struct profile_reader_ops profile_ops = { .line = take_line, .bad = bad_line };
+	static const struct trace_reader_ops trace_ops = { .event = printer_take_event, .stop = printer_trace_stopped };
+	static const struct profile_reader_ops profile_ops = { .line = printer_take_line, .bad = printer_bad_line };
 	struct printer p = { .last = last, .bytes_max = bytes_max, .out = out, .newest_ns = TIME_MIN, .printed_ns = TIME_MIN };
 	enum file_kind kind = FILE_OTHER;
 	char printable[TEXT_SIZE], buf[160];
@@ -333,8 +333,8 @@ int print_file(const char *path, struct last last, uint64_t bytes_max, FILE *out
 		err = err ?: -EINVAL;
 	if (err && !p.damaged && !ferror(out))
 		log_error("%s: %s", p.path, why);
-	sort(&p);
-	take_off(&p, p.n, true);
+	printer_sort_lines(&p);
+	printer_remove_lines(&p, p.n, true);
 	if (p.late)
 		log_warn("%s: too large to sort: %llu events come after later ones; --last 2s sorts its end", p.path, (unsigned long long)p.late);
 	if (p.dropped)
