@@ -9,7 +9,7 @@
 
 #define FIRST 64
 
-static void drop_ended(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
+static void process_list_drop_ended(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
 {
 	char *at = l->list, *to = at;
 
@@ -30,7 +30,7 @@ void process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)
 	if (l->n < l->cap)
 		return;
 	if (tasks && l->n)
-		drop_ended(l, tasks, drop, arg);
+		process_list_drop_ended(l, tasks, drop, arg);
 	/* grows unless half is free: a search through all must not free just a few */
 	if (l->n < l->cap / 2)
 		return;

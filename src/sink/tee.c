@@ -169,7 +169,7 @@ struct by_process {
 	struct loss lost;
 };
 
-static int add(struct by_process *b, uint32_t tgid)
+static int by_process_add(struct by_process *b, uint32_t tgid)
 {
 	struct recording own = b->rec;
 	struct sink *sink;
@@ -189,17 +189,17 @@ static int add(struct by_process *b, uint32_t tgid)
 	return 0;
 }
 
-static void add_process(struct task *t, void *arg)
+static void by_process_add_task(struct task *t, void *arg)
 {
 	struct by_process *b = arg;
 
 	if (!b->err && b->tee.n < PROCESSES_MAX)
-		b->err = add(b, t->tgid);
+		b->err = by_process_add(b, t->tgid);
 }
 
-static int add_others(struct by_process *b)
+static int by_process_add_others(struct by_process *b)
 {
-	int err = add(b, 0);
+	int err = by_process_add(b, 0);
 
 	if (err)
 		return err;
@@ -209,7 +209,7 @@ static int add_others(struct by_process *b)
 }
 
 /* Returns the index of the process's own part; one past the last: it has none. */
-static size_t find_part(const struct by_process *b, uint32_t tgid)
+static size_t by_process_find(const struct by_process *b, uint32_t tgid)
 {
 	size_t i = 0;
 
@@ -220,19 +220,19 @@ static size_t find_part(const struct by_process *b, uint32_t tgid)
 
 /* Returns the index of the part; one past the last if it is not wanted or cannot be made: then a line has
  * been printed, and flush will fail. */
-static size_t part_of(struct by_process *b, uint32_t tgid)
+static size_t by_process_get(struct by_process *b, uint32_t tgid)
 {
 	size_t i;
 
 	if (b->last < b->tee.n && b->last_tgid == tgid)
 		return b->last;
-	i = find_part(b, tgid);
+	i = by_process_find(b, tgid);
 	if (i == b->tee.n && b->others) {
 		i = b->others - 1;
 	} else if (i == b->tee.n) {
 		if (b->c.tgids || b->err)
 			return i;
-		b->err = i < PROCESSES_MAX ? add(b, tgid) : add_others(b);
+		b->err = i < PROCESSES_MAX ? by_process_add(b, tgid) : by_process_add_others(b);
 		if (b->err)
 			return b->tee.n;
 	}
@@ -241,7 +241,7 @@ static size_t part_of(struct by_process *b, uint32_t tgid)
 	return i;
 }
 
-static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, size_t size)
+static void by_process_pass_on(struct by_process *b, size_t i, const struct rec_hdr *h, size_t size)
 {
 	struct window_totals *t = &b->parts[i].totals;
 
@@ -251,7 +251,7 @@ static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, s
 }
 
 /* Whether the record belongs to every output: what ran on the CPUs. */
-static bool is_for_all(const struct by_process *b, const struct rec_hdr *h)
+static bool record_is_for_all(const struct by_process *b, const struct rec_hdr *h)
 {
 	return h->kind == REC_ON_CPU && b->c.all_cpus;
 }
@@ -260,7 +260,7 @@ static bool by_process_wants(struct sink *s, const struct rec_hdr *h)
 {
 	struct by_process *b = (struct by_process *)s;
 
-	return is_for_all(b, h) || part_of(b, h->tgid) < b->tee.n;
+	return record_is_for_all(b, h) || by_process_get(b, h->tgid) < b->tee.n;
 }
 
 static void by_process_record(struct sink *s, const struct rec_hdr *h, size_t size)
@@ -268,14 +268,14 @@ static void by_process_record(struct sink *s, const struct rec_hdr *h, size_t si
 	struct by_process *b = (struct by_process *)s;
 	size_t i;
 
-	if (is_for_all(b, h)) {
+	if (record_is_for_all(b, h)) {
 		for (i = 0; i < b->tee.n; i++)
-			hand_over(b, i, h, size);
+			by_process_pass_on(b, i, h, size);
 		return;
 	}
-	i = part_of(b, h->tgid);
+	i = by_process_get(b, h->tgid);
 	if (i < b->tee.n)
-		hand_over(b, i, h, size);
+		by_process_pass_on(b, i, h, size);
 }
 
 static void by_process_loss(struct sink *s, const struct loss *l)
@@ -293,7 +293,7 @@ static void by_process_loss(struct sink *s, const struct loss *l)
 static void by_process_mark(struct sink *s, const struct mark *m)
 {
 	struct by_process *b = (struct by_process *)s;
-	size_t i = m->tgid ? part_of(b, m->tgid) : b->tee.n;
+	size_t i = m->tgid ? by_process_get(b, m->tgid) : b->tee.n;
 
 	if (i < b->tee.n)
 		sink_mark(b->tee.list[i], m);
@@ -313,13 +313,13 @@ static int by_process_flush(struct sink *s)
 }
 
 /* Returns the totals of the processes without a part; the caller frees the list. */
-static struct process_totals *others_totals(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
+static struct process_totals *by_process_others(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
 {
 	struct process_totals *list = xcalloc(t->n_processes + 1, sizeof(*list));
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n_processes; i++) {
-		if (find_part(b, t->processes[i].tgid) == b->tee.n)
+		if (by_process_find(b, t->processes[i].tgid) == b->tee.n)
 			list[n++] = t->processes[i];
 	}
 	*ret_n = n;
@@ -354,7 +354,7 @@ static int by_process_close(struct sink *s, const struct window_totals *t)
 	int first = b->err;
 
 	if (t && b->others)
-		others = others_totals(b, t, &n_others);
+		others = by_process_others(b, t, &n_others);
 	for (size_t i = 0; i < b->tee.n; i++) {
 		struct part *p = &b->parts[i];
 		int err;
@@ -393,9 +393,9 @@ int by_process_new(const struct by_process_config *c, const struct recording *re
 	b->c = *c;
 	b->rec = *rec;
 	if (!c->tgids)
-		tasks_each_process(rec->tasks, add_process, b);
+		tasks_each_process(rec->tasks, by_process_add_task, b);
 	for (size_t i = 0; i < c->n_tgids && !b->err; i++)
-		b->err = add(b, c->tgids[i]);
+		b->err = by_process_add(b, c->tgids[i]);
 	err = b->err;
 	if (err) {
 		by_process_close(&b->tee.sink, NULL);
