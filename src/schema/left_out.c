@@ -41,7 +41,7 @@ void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts)
 }
 
 /* When the state after change i ends. */
-static uint64_t end_of(const struct left_out *l, size_t i)
+static uint64_t left_out_change_end(const struct left_out *l, size_t i)
 {
 	return i + 1 < l->n ? l->changes[i + 1].ns : UINT64_MAX;
 }
@@ -50,7 +50,7 @@ uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to)
 {
 	uint32_t parts = 0;
 
-	for (size_t i = l ? l->n : 0; i-- > 0 && end_of(l, i) >= from;) {
+	for (size_t i = l ? l->n : 0; i-- > 0 && left_out_change_end(l, i) >= from;) {
 		if (l->changes[i].ns <= to)
 			parts |= l->changes[i].parts;
 	}
@@ -60,9 +60,9 @@ uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to)
 void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64_t ret_ns[SHED_PARTS])
 {
 	memset(ret_ns, 0, SHED_PARTS * sizeof(*ret_ns));
-	for (size_t i = l ? l->n : 0; i-- > 0 && end_of(l, i) > from;) {
+	for (size_t i = l ? l->n : 0; i-- > 0 && left_out_change_end(l, i) > from;) {
 		const struct left_out_change *c = &l->changes[i];
-		uint64_t begin = c->ns > from ? c->ns : from, end = end_of(l, i) < to ? end_of(l, i) : to;
+		uint64_t begin = c->ns > from ? c->ns : from, end = left_out_change_end(l, i) < to ? left_out_change_end(l, i) : to;
 
 		for (int k = 0; k < SHED_PARTS && begin < end; k++)
 			ret_ns[k] += c->parts & 1u << k ? end - begin : 0;
