@@ -100,7 +100,7 @@ static struct norm norm_of(struct typical_finder *f, const struct span *span, en
 }
 
 /* The block that begins at `block` with `blocks` blocks on both sides. At the ends of a group it is shifted, not shortened. */
-static struct span window(const struct span *group, size_t block, size_t blocks)
+static struct span span_around_block(const struct span *group, size_t block, size_t blocks)
 {
 	size_t len = (2 * blocks + 1) * BLOCK, from;
 
@@ -132,7 +132,7 @@ static struct span next_run(const struct span *group, size_t from)
 	return run;
 }
 
-static struct typical find_block(struct typical_finder *f, struct span span, const struct span *far)
+static struct typical typical_find_block(struct typical_finder *f, struct span span, const struct span *far)
 {
 	struct norm total = norm_of(f, &span, STEP_TOTAL), far_total, own;
 	struct typical t = { 0 };
@@ -164,7 +164,7 @@ static struct typical find_block(struct typical_finder *f, struct span span, con
 	return t;
 }
 
-static void find_run(struct typical_finder *f, const struct span *group, const struct span *run)
+static void typical_find_run(struct typical_finder *f, const struct span *group, const struct span *run)
 {
 	const struct span *among = run->len < RUN_MIN ? group : run;
 	size_t from = (size_t)(run->entries - group->entries), end;
@@ -175,10 +175,10 @@ static void find_run(struct typical_finder *f, const struct span *group, const s
 		struct span near, far;
 
 		end = run->len - block < 2 * BLOCK ? run->len : block + BLOCK;
-		near = window(among, among == run ? block : from + block, NEAR);
-		far = window(group, from + block, FAR);
+		near = span_around_block(among, among == run ? block : from + block, NEAR);
+		far = span_around_block(group, from + block, FAR);
 		if (group->len >= COMPARED_MIN)
-			t = find_block(f, near, &far);
+			t = typical_find_block(f, near, &far);
 		for (size_t i = block; i < end; i++)
 			steps_set(&p->steps, run->entries[i].step, STEP_TYPICAL, (int64_t)p->n_typicals);
 		*list_add(p, typicals) = t;
@@ -229,7 +229,7 @@ void typical_find(struct process *p)
 		group.len = list_find(n, i, e[i].lane != e->lane || e[i].phase != e->phase || e[i].class != e->class);
 		for (size_t at = 0; at < group.len; at += run.len) {
 			run = next_run(&group, at);
-			find_run(&f, &group, &run);
+			typical_find_run(&f, &group, &run);
 		}
 	}
 	free(f.entries);
@@ -277,7 +277,7 @@ static void find_excess(const struct step *s, const int64_t *ns, const double *t
 }
 
 /* The state in the mask with the largest excess. */
-static uint8_t largest(const struct excess *e, uint32_t mask)
+static uint8_t excess_find_largest(const struct excess *e, uint32_t mask)
 {
 	uint8_t best = STATE_NONE;
 
@@ -288,7 +288,7 @@ static uint8_t largest(const struct excess *e, uint32_t mask)
 	return best;
 }
 
-static void take_stall(struct cause *c, const struct stall_info *stall)
+static void cause_set_stall(struct cause *c, const struct stall_info *stall)
 {
 	if (stall->state != c->state)
 		return;
@@ -299,7 +299,7 @@ static void take_stall(struct cause *c, const struct stall_info *stall)
 }
 
 /* The verdict is about other threads: what is known of the calling thread's wait does not apply to them. */
-static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32_t tid)
+static void cause_blame_threads(struct cause *c, enum cause_where where, uint8_t state, uint32_t tid)
 {
 	c->where = where;
 	c->state = state;
@@ -312,16 +312,16 @@ static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32
 static bool blame_workers(const struct step *s, const struct excess *workers, uint32_t mask,
 	int64_t min, struct cause *c)
 {
-	uint8_t state = largest(workers, mask);
+	uint8_t state = excess_find_largest(workers, mask);
 
 	if (workers->ns[state] < min)
 		return false;
-	blame(c, WHERE_WORKERS, state, 0);
+	cause_blame_threads(c, WHERE_WORKERS, state, 0);
 	/* several workers may have been in the state at the same time */
 	c->part = least_of(c->part, workers->ns[state]);
 	if (s->straggler_tid && s->straggler.state == state) {
 		c->tid = s->straggler_tid;
-		take_stall(c, &s->straggler);
+		cause_set_stall(c, &s->straggler);
 	} else if (state < ST_RUNNABLE && s->straggler_tid && s->straggler.state == STATE_NONE &&
 		   s->held >= min) {
 		/* the straggler ran the whole time */
@@ -334,8 +334,8 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 /* The calling thread waited for this one thread, which was kept from running. */
 static void blame_straggler(const struct step *s, const struct excess *workers, struct cause *c)
 {
-	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
-	take_stall(c, &s->straggler);
+	cause_blame_threads(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
+	cause_set_stall(c, &s->straggler);
 	/* the straggler's longest interval is known, of the workers only the sum */
 	c->part = least_of(c->part, workers->ns[c->state]);
 	if (c->part < s->straggler.ns)
@@ -343,7 +343,7 @@ static void blame_straggler(const struct step *s, const struct excess *workers, 
 }
 
 /* Finds out what held up the threads that the calling thread waited for. c describes its wait at first. */
-static void look_behind_wait(const struct step *s, const struct typical *t, struct cause *c)
+static void wait_find_cause(const struct step *s, const struct typical *t, struct cause *c)
 {
 	struct excess workers;
 	int64_t half = c->part / 2;
@@ -363,9 +363,9 @@ static void look_behind_wait(const struct step *s, const struct typical *t, stru
 		c->tid = s->straggler_tid;
 }
 
-static void find_second(const struct step *s, const struct excess *own, struct cause *c)
+static void cause_find_second(const struct step *s, const struct excess *own, struct cause *c)
 {
-	uint8_t second = largest(own, ALL_STATES & ~BIT(c->state));
+	uint8_t second = excess_find_largest(own, ALL_STATES & ~BIT(c->state));
 
 	if (own->ns[second] < c->excess / 4 || (second == ST_CPU && s->left_out & 1u << SHED_BARRIERS))
 		return;
@@ -375,16 +375,16 @@ static void find_second(const struct step *s, const struct excess *own, struct c
 
 /* Whether an excess within noise counts: if step times scatter, since the CPU runs at varying speed, it does when most of it
  * lies in one state in which steps usually spend hardly any time. */
-static bool stands_out(const struct typical *t, const struct excess *own, double size, int64_t excess)
+static bool excess_is_notable(const struct typical *t, const struct excess *own, double size, int64_t excess)
 {
-	uint8_t state = largest(own, ALL_STATES);
+	uint8_t state = excess_find_largest(own, ALL_STATES);
 	double part = (double)own->ns[state];
 
 	return t->compared && (double)excess > t->least * size && part >= (double)excess / 2 &&
 	       part > t->own_noise[state] * size;
 }
 
-static int64_t behind_own(const struct process *p, const struct behind_info *rows, size_t n)
+static int64_t behind_sum_own(const struct process *p, const struct behind_info *rows, size_t n)
 {
 	int64_t sum = 0;
 
@@ -397,7 +397,7 @@ static int64_t behind_own(const struct process *p, const struct behind_info *row
 
 int64_t step_waited_for_own(const struct process *p, const struct step *s)
 {
-	return behind_own(p, p->behind + s->behind, (size_t)s->n_behind + s->n_workers_behind);
+	return behind_sum_own(p, p->behind + s->behind, (size_t)s->n_behind + s->n_workers_behind);
 }
 
 int64_t step_held_back(const struct process *p, const struct step *s)
@@ -424,7 +424,7 @@ bool step_crowded(const struct step *s)
 }
 
 /* Finds out which threads ran while those of the verdict waited for a CPU. */
-static void find_culprits(const struct process *p, const struct step *s, struct cause *c)
+static void cause_find_culprits(const struct process *p, const struct step *s, struct cause *c)
 {
 	bool own = c->where == WHERE_OWN;
 	int64_t unnamed;
@@ -444,7 +444,7 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 	c->by = unnamed > c->behind[0].ns ? 0 : c->behind[0].by;
 	c->by_tid = unnamed > c->behind[0].ns ? 0 : c->behind[0].tid;
 	c->crowded = step_crowded(s) &&
-		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
+		     behind_sum_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
 }
 
 /* own: the excess of the calling thread. */
@@ -453,12 +453,12 @@ static void find_own_cause(const struct step *s, const struct typical *t, const 
 	struct excess workers;
 
 	c->where = WHERE_OWN;
-	c->state = largest(own, ALL_STATES);
+	c->state = excess_find_largest(own, ALL_STATES);
 	c->part = own->ns[c->state];
-	take_stall(c, &s->stall);
-	find_second(s, own, c);
+	cause_set_stall(c, &s->stall);
+	cause_find_second(s, own, c);
 	if (BIT(c->state) & WAITS_FOR_THREADS) {
-		look_behind_wait(s, t, c);
+		wait_find_cause(s, t, c);
 	} else if (c->state == ST_CPU && !s->unfinished) {
 		c->unseen = s->left_out & 1u << SHED_BARRIERS;
 		/* engines hand out work in pieces: the others did what a held up worker could not, and nobody waited */
@@ -494,7 +494,7 @@ void cause_open(const struct process *p, const struct step *s, struct cause *ret
 	if (s->total > 0) {
 		find_excess(s, s->own, none.own, &own);
 		find_own_cause(s, &none, &own, &c);
-		find_culprits(p, s, &c);
+		cause_find_culprits(p, s, &c);
 	}
 	*ret_cause = c;
 }
@@ -524,10 +524,10 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 	}
 	if (s->unfinished || c.excess < EXCESS_MIN_NS)
 		goto out;
-	if ((double)c.excess <= noise && !stands_out(t, &own, size, c.excess))
+	if ((double)c.excess <= noise && !excess_is_notable(t, &own, size, c.excess))
 		goto out;
 	find_own_cause(s, t, &own, &c);
-	find_culprits(p, s, &c);
+	cause_find_culprits(p, s, &c);
 out:
 	*ret_cause = c;
 }
@@ -549,7 +549,7 @@ int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t 
 /* Parts without which a step's operators are incomplete, or have no end of their own. */
 #define OPS_UNSEEN (1u << SHED_BARRIERS | 1u << SHED_OPERATORS | 1u << SHED_TIMELINE)
 
-static int64_t op_ns(const struct process *p, size_t step, uint32_t name)
+static int64_t step_op_ns(const struct process *p, size_t step, uint32_t name)
 {
 	const struct op_time *ops = p->step_ops + steps_get(&p->steps, step, STEP_OPS);
 	int64_t n = steps_get(&p->steps, step, STEP_N_OPS);
@@ -577,7 +577,7 @@ int64_t cause_op(const struct process *p, const struct step *s, uint32_t *ret_na
 			uint32_t other = p->grouped[t->first + k];
 
 			if (!(steps_get(&p->steps, other, STEP_LEFT_OUT) & OPS_UNSEEN))
-				values[n++] = (double)op_ns(p, other, op->name) / steps_size(&p->steps, other);
+				values[n++] = (double)step_op_ns(p, other, op->name) / steps_size(&p->steps, other);
 		}
 		excess = (double)op->ns - median_of(values, n) * step_size(s);
 		if (excess > best) {

@@ -120,7 +120,7 @@ static void values_total(struct code_values *v)
 	v->whole.all = v->of[CODE_ROOT];
 }
 
-static struct function_time *time_of(struct code_values *v, uint32_t function)
+static struct function_time *values_get_function(struct code_values *v, uint32_t function)
 {
 	if (!v->functions[function].listed)
 		v->list[v->n_functions++] = function;
@@ -138,8 +138,8 @@ static void sum_functions(struct code_values *v)
 	for (size_t k = 1; k < v->n; k++) {
 		uint32_t i = v->nodes[k];
 
-		value_add(&time_of(v, nodes[i].function)->self, &v->of[i]);
-		value_add(&time_of(v, nodes[i].held_by)->held, &v->of[i]);
+		value_add(&values_get_function(v, nodes[i].function)->self, &v->of[i]);
+		value_add(&values_get_function(v, nodes[i].held_by)->held, &v->of[i]);
 	}
 	values_total(v);
 	for (size_t k = 1; k < v->n; k++) {
@@ -148,7 +148,7 @@ static void sum_functions(struct code_values *v)
 
 		if (!node->outermost)
 			continue;
-		f = time_of(v, node->function);
+		f = values_get_function(v, node->function);
 		value_add(&f->total, value);
 		f->depth += (value->sampled + value->waited) * node->depth;
 	}
@@ -161,7 +161,7 @@ static void sum_functions(struct code_values *v)
 }
 
 /* The hottest line of a Python function, in a diff by its additional time; 0: unknown, or not Python. */
-static uint32_t find_line(const struct code_values *v, uint32_t function)
+static uint32_t values_find_line(const struct code_values *v, uint32_t function)
 {
 	uint32_t lines[LINES_MAX], line = 0;
 	double ns[LINES_MAX], most = 0;
@@ -242,7 +242,7 @@ static void fill_table(const struct model *m, const struct process *p, struct co
 			list_insert(table->rows, table->n_rows, CODE_ROWS_MAX, key, row);
 	}
 	list_for_each (row, table->rows, table->n_rows) {
-		row->line = find_line(&v, row->function);
+		row->line = values_find_line(&v, row->function);
 		waker = table->wait ? waker_code_find(&p->stacks, table->phase, table->state, row->function) : NULL;
 		if (!waker)
 			continue;
@@ -273,32 +273,32 @@ static double usual_time(const struct code_whole *w)
 	return w->usual < 0 ? w->all.usual : fmax(0, w->usual - w->all.usual_waited);
 }
 
-static double share(double part, double whole)
+static double part_share(double part, double whole)
 {
 	return whole > 0 ? part / whole : 0;
 }
 
 /* The time of a value in slow steps. */
-static double slow_of(const struct code_whole *w, const struct code_value *v)
+static double value_slow_ns(const struct code_whole *w, const struct code_value *v)
 {
-	return v->waited + sampled_time(w) * share(v->sampled, w->all.sampled);
+	return v->waited + sampled_time(w) * part_share(v->sampled, w->all.sampled);
 }
 
 /* Its time in as many typical steps. */
-static double usual_of(const struct code_whole *w, const struct code_value *v)
+static double value_usual_ns(const struct code_whole *w, const struct code_value *v)
 {
 	/* without samples in the slow steps their usual share is unknown, too */
-	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * share(v->usual, w->all.usual) : 0);
+	return v->usual_waited + (w->all.sampled > 0 ? usual_time(w) * part_share(v->usual, w->all.usual) : 0);
 }
 
 /* Its additional time in slow steps, at most w->part. */
-static double more_of(const struct code_whole *w, const struct code_value *v)
+static double value_excess_ns(const struct code_whole *w, const struct code_value *v)
 {
-	return fmin(slow_of(w, v) - usual_of(w, v), w->part);
+	return fmin(value_slow_ns(w, v) - value_usual_ns(w, v), w->part);
 }
 
 /* The standard deviation of that difference. */
-static double deviation_of(const struct code_whole *w, const struct code_value *v)
+static double value_deviation_ns(const struct code_whole *w, const struct code_value *v)
 {
 	double n = w->all.count, p, usual;
 
@@ -306,7 +306,7 @@ static double deviation_of(const struct code_whole *w, const struct code_value *
 		return 0;
 	/* rule of succession: even if all samples, or none, are of it, another one might not be */
 	p = (v->count + 1) / (n + 2);
-	usual = share(usual_time(w), w->all.usual);
+	usual = part_share(usual_time(w), w->all.usual);
 	return sqrt(sampled_time(w) * sampled_time(w) * p * (1 - p) / n + v->usual_var * usual * usual);
 }
 
@@ -326,13 +326,13 @@ static bool holds_most(const struct code_whole *w, const struct code_value *v)
 
 	if (w->all.count <= 0 || need < 0)
 		return need < 0;
-	p = share(need + usual_of(w, v) - v->usual_waited, sampled_time(w));
+	p = part_share(need + value_usual_ns(w, v) - v->usual_waited, sampled_time(w));
 	return p > 0 && p < 1 && v->count > 0 && chance_at_least(v->count, w->all.count, p) <= CHANCE_LEAST;
 }
 
 /* Whether `inner` has callers besides `outer`: typical steps spend clearly more time in it, although outer's time includes
  * all that it calls. */
-static bool is_for_others(const struct code_value *inner, const struct code_value *outer)
+static bool has_other_callers(const struct code_value *inner, const struct code_value *outer)
 {
 	double more = inner->usual + inner->usual_waited - outer->usual - outer->usual_waited;
 
@@ -368,7 +368,7 @@ static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
  * measured, not sampled: more than half is enough. A function that nearly all stacks have, like main(), is named only for
  * what it does itself.
  */
-static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32_t helper, uint32_t package)
+static uint32_t values_find_deepest(const struct code_values *v, uint32_t kinds, uint32_t helper, uint32_t package)
 {
 	const struct function_time *functions = v->functions;
 	const struct code_whole *w = &v->whole;
@@ -381,7 +381,7 @@ static uint32_t find_deepest(const struct code_values *v, uint32_t kinds, uint32
 		if (!(kinds >> v->m->code.functions[v->list[i]].kind & 1) || f->depth <= deepest ||
 			!holds_most(w, &f->total) || (is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
 			continue;
-		if (helper && (f->depth >= functions[helper].depth || !is_for_others(&functions[helper].total, &f->total)))
+		if (helper && (f->depth >= functions[helper].depth || !has_other_callers(&functions[helper].total, &f->total)))
 			continue;
 		if (package && (f->depth >= functions[package].depth || is_in_package_of(v->m, v->list[i], package)))
 			continue;
@@ -400,19 +400,19 @@ static void find_blame(const struct code_values *v, struct code_blame *ret)
 	const uint32_t python = 1u << CODE_PYTHON;
 	uint32_t holder, from;
 
-	ret->function = find_deepest(v, KINDS_OWN, 0, 0) ?: find_deepest(v, KINDS_NAMED, 0, 0);
+	ret->function = values_find_deepest(v, KINDS_OWN, 0, 0) ?: values_find_deepest(v, KINDS_NAMED, 0, 0);
 	if (!ret->function)
 		return;
-	holder = find_deepest(v, python, 0, 0);
-	ret->caller = holder ? find_deepest(v, python, holder, 0) : 0;
+	holder = values_find_deepest(v, python, 0, 0);
+	ret->caller = holder ? values_find_deepest(v, python, holder, 0) : 0;
 	if (!ret->caller && holder != ret->function)
 		ret->caller = holder;
 	from = ret->caller ?: ret->function;
 	if (v->m->code.functions[from].kind == CODE_PYTHON)
-		ret->user = find_deepest(v, python, 0, from);
-	ret->line = find_line(v, ret->function);
-	ret->caller_line = find_line(v, ret->caller);
-	ret->user_line = find_line(v, ret->user);
+		ret->user = values_find_deepest(v, python, 0, from);
+	ret->line = values_find_line(v, ret->function);
+	ret->caller_line = values_find_line(v, ret->caller);
+	ret->user_line = values_find_line(v, ret->user);
 }
 
 /* ---- what slow steps did more than the steps that they are compared with ---- */
@@ -494,7 +494,7 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 
 /* Which of a slow step's threads were longer in the state that made it slow; second: in the second state, which is the
  * calling thread's. */
-static enum code_who who_was_longer(const struct slow_step *slow, bool second)
+static enum code_who find_longer_threads(const struct slow_step *slow, bool second)
 {
 	const struct cause *c = &slow->cause;
 
@@ -576,11 +576,11 @@ static void fill_diff(const struct model *m, const struct process *p, struct cod
 		const struct function_time *f = &v.functions[v.list[i]];
 		struct code_row row = {
 			.function = v.list[i],
-			.held = more_of(&v.whole, &f->held),
-			.self = more_of(&v.whole, &f->self),
-			.total = more_of(&v.whole, &f->total),
-			.deviation = deviation_of(&v.whole, &f->total),
-			.held_deviation = deviation_of(&v.whole, &f->held),
+			.held = value_excess_ns(&v.whole, &f->held),
+			.self = value_excess_ns(&v.whole, &f->self),
+			.total = value_excess_ns(&v.whole, &f->total),
+			.deviation = value_deviation_ns(&v.whole, &f->total),
+			.held_deviation = value_deviation_ns(&v.whole, &f->held),
 		};
 
 		row.key = row.function == diff->of.function ? INFINITY : row.held;
@@ -588,7 +588,7 @@ static void fill_diff(const struct model *m, const struct process *p, struct cod
 			list_insert(diff->rows, diff->n_rows, CODE_ROWS_MAX, key, row);
 	}
 	list_for_each (row, diff->rows, diff->n_rows)
-		row->line = find_line(&v, row->function);
+		row->line = values_find_line(&v, row->function);
 	values_free(&v);
 }
 
@@ -603,7 +603,7 @@ static void longer_add(struct process *p, size_t step, uint8_t state, enum code_
 }
 
 /* Whether a step's calling thread was longer than usual in a state. The step need not be slow: waits for busy CPUs hide it. */
-static bool is_longer(const struct process *p, size_t step, uint8_t state)
+static bool step_is_longer(const struct process *p, size_t step, uint8_t state)
 {
 	const struct typical *t = typical_at(p, step);
 	double size = steps_size(&p->steps, step);
@@ -627,7 +627,7 @@ static void make_diffs(const struct model *m, struct process *p, struct summary 
 	list_for_each (row, p->stacks.sums, p->stacks.n_sums)
 		states |= 1u << row->state;
 	list_for_each (s, sum->slow, sum->n_slow) {
-		enum code_who who = who_was_longer(s, false);
+		enum code_who who = find_longer_threads(s, false);
 
 		/* slow for whatever reason, it is no example of what is usual */
 		p->stacks.slow[s->step] |= !s->gap;
@@ -640,7 +640,7 @@ static void make_diffs(const struct model *m, struct process *p, struct summary 
 		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
 			continue;
 		for (size_t i = 0; i < p->steps.len; i++) {
-			if (by_cause[i] != 1 + state && is_longer(p, i, state))
+			if (by_cause[i] != 1 + state && step_is_longer(p, i, state))
 				longer_add(p, i, state, CODE_CALLER);
 		}
 	}
@@ -698,7 +698,7 @@ static void find_hot(const struct process *p, const struct slow_step *slow, cons
 	find_blame(v, &hot->of);
 	if (!hot->of.function)
 		return;
-	hot->ns = (int64_t)fmax(0, more_of(&v->whole, &v->functions[hot->of.function].total));
+	hot->ns = (int64_t)fmax(0, value_excess_ns(&v->whole, &v->functions[hot->of.function].total));
 	hot->samples = (uint64_t)count_samples(v->m, p, slow->step, c, hot->of.function);
 	for (uint32_t i = 0; i < t->compared; i++) {
 		if (compared[i] != slow->step)
@@ -710,7 +710,7 @@ struct code_hot code_find_hot(const struct model *m, const struct process *p, co
 {
 	const struct typical *t = typical_at(p, slow->step);
 	struct choice c = { .state = second ? slow->cause.second : slow->cause.state, .diff = &(struct code_diff){ 0 } };
-	enum code_who who = who_was_longer(slow, second);
+	enum code_who who = find_longer_threads(slow, second);
 	struct code_hot hot = { 0 };
 	struct code_values v;
 	float *weights;
@@ -907,7 +907,7 @@ static void put_callers(const struct page *page, struct json_object *o, const st
 	put_code_function(page, o, "used_by", "used_by_line", of->user, of->user_line);
 }
 
-static void put_row(const struct page *page, struct json_object *o, const struct code_row *row)
+static void put_code_row(const struct page *page, struct json_object *o, const struct code_row *row)
 {
 	static const char *const kinds[] = {
 		[CODE_NATIVE] = "native",
@@ -925,7 +925,7 @@ static void put_row(const struct page *page, struct json_object *o, const struct
 	put_ns(o, "total_us", row->total);
 }
 
-static void put_table(const struct page *page, struct json_object *o, const struct code_table *table)
+static void put_code_table(const struct page *page, struct json_object *o, const struct code_table *table)
 {
 	struct json_object *waker;
 
@@ -935,7 +935,7 @@ static void put_table(const struct page *page, struct json_object *o, const stru
 	json_put_u64(o, "count", table->samples);
 	json_put_us(o, "total_us", table->ns);
 	json_put_list (o, "functions", one, row, table->rows, table->n_rows) {
-		put_row(page, one, row);
+		put_code_row(page, one, row);
 		put_ns(one, "self_us", row->self);
 		if (!row->by && !row->thread)
 			continue;
@@ -957,7 +957,7 @@ static void put_code_diff(const struct page *page, struct json_object *o, const 
 	json_put_u64(o, "waits", diff->waits);
 	json_put(o, "clear", json_object_new_boolean(diff->clear));
 	json_put_list (o, "functions", one, row, diff->rows, diff->n_rows) {
-		put_row(page, one, row);
+		put_code_row(page, one, row);
 		put_ns(one, "deviation_us", row->deviation);
 		if (row == diff->rows)
 			put_callers(page, one, &diff->of);
@@ -969,7 +969,7 @@ void json_put_code(const struct page *page, struct json_object *o, const struct 
 	if (!c->n_tables)
 		return;
 	json_put_list (o, "code", one, table, c->tables, c->n_tables)
-		put_table(page, one, table);
+		put_code_table(page, one, table);
 	json_put_list (o, "slow_code", one, diff, c->diffs, c->n_diffs)
 		put_code_diff(page, one, diff);
 }
@@ -1035,7 +1035,7 @@ static double node_size(const struct flame *f, uint32_t node)
 {
 	const struct code_value *v = &f->values.of[node];
 
-	return f->diff ? slow_of(&f->values.whole, v) + usual_of(&f->values.whole, v) : v->sampled + v->waited;
+	return f->diff ? value_slow_ns(&f->values.whole, v) + value_usual_ns(&f->values.whole, v) : v->sampled + v->waited;
 }
 
 /* Moves the values of nodes with lines to those without. */
@@ -1077,7 +1077,7 @@ static void link_calls(struct flame *f)
 	free(sizes);
 }
 
-static void append_number(struct flame *f, double v)
+static void flame_append_number(struct flame *f, double v)
 {
 	json_put(f->list, NULL, json_object_new_int64(v > 9e15 ? (int64_t)9e15 : (int64_t)llround(v)));
 }
@@ -1099,13 +1099,13 @@ static double name_index(struct flame *f, uint32_t function)
 /* depth, name, time in us; of a difference also what is usual and the deviation by chance */
 static void append_node(struct flame *f, uint32_t depth, double name, const struct code_value *v)
 {
-	append_number(f, depth);
-	append_number(f, name);
-	append_number(f, (f->diff ? slow_of(&f->values.whole, v) : v->sampled + v->waited) / 1000);
+	flame_append_number(f, depth);
+	flame_append_number(f, name);
+	flame_append_number(f, (f->diff ? value_slow_ns(&f->values.whole, v) : v->sampled + v->waited) / 1000);
 	if (!f->diff)
 		return;
-	append_number(f, usual_of(&f->values.whole, v) / 1000);
-	append_number(f, deviation_of(&f->values.whole, v) / 1000);
+	flame_append_number(f, value_usual_ns(&f->values.whole, v) / 1000);
+	flame_append_number(f, value_deviation_ns(&f->values.whole, v) / 1000);
 }
 
 /* A node, then its calls. The depth is at most STACK_DEPTH_MAX. */

@@ -56,7 +56,7 @@ bool counts_there(const struct json_node *shape)
 	return false;
 }
 
-static const struct json_node *op_count(
+static const struct json_node *shape_find_count(
 	const struct json_node *shape, const char *prefix, const char *name, const struct json_node **cursor)
 {
 	char key[256];
@@ -72,8 +72,8 @@ void counts_add_op(
 	const struct json_node *values[PMU_MAX], *counted;
 
 	for (unsigned int i = 0; i < PMU_MAX; i++)
-		values[i] = op_count(shape, counter_name(COUNTERS_HARDWARE, i), name, cursor);
-	counted = op_count(shape, "counted", name, cursor);
+		values[i] = shape_find_count(shape, counter_name(COUNTERS_HARDWARE, i), name, cursor);
+	counted = shape_find_count(shape, "counted", name, cursor);
 	counts_take(s, values, counted ? node_u64(counted) : calls, calls);
 }
 
@@ -188,7 +188,7 @@ static const struct json_node *__attribute__((format(printf, 2, 3))) node_with(c
 }
 
 /* Appends "before `NAME`"; nothing if the name is not known. */
-static void add_named(struct text *t, const char *before, const struct json_node *name)
+static void text_add_quoted_name(struct text *t, const char *before, const struct json_node *name)
 {
 	const char *text = node_string(name);
 	char shown[NAME_SHOWN];
@@ -221,13 +221,13 @@ static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_
 		text_add(&t, "%s %s", own[of], DURATION(ns));
 	else
 		text_add(&t, "%s", words_phrase(phrase, (unsigned int)of, ns));
-	add_named(&t, of == ST_SYSCALL ? ", mostly " : " in ",
+	text_add_quoted_name(&t, of == ST_SYSCALL ? ", mostly " : " in ",
 		node_with(shape, of == ST_CPU ? "gpu_gap%d_in" : "gpu_gap%d_call", number));
-	add_named(&t, of == ST_RUNNABLE ? " behind " : ", woken by ", node_with(shape, "gpu_gap%d_by", number));
+	text_add_quoted_name(&t, of == ST_RUNNABLE ? " behind " : ", woken by ", node_with(shape, "gpu_gap%d_by", number));
 	return true;
 }
 
-static void add_gap(struct gpu_phase *p, const struct json_node *shape, int number, uint32_t step)
+static void gpu_phase_add_gap(struct gpu_phase *p, const struct json_node *shape, int number, uint32_t step)
 {
 	struct phase_gap gap = { .step = step }, *last = &p->gaps[GPU_PHASE_GAPS - 1];
 	char why[GPU_WHY_MAX];
@@ -276,7 +276,7 @@ static void sum_add(struct gpu_sum *to, const struct gpu_sum *s)
 }
 
 /* Keeps the devices sorted by number. */
-static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
+static void gpu_phase_add_device(struct gpu_phase *p, uint32_t device, const struct gpu_sum *sum)
 {
 	size_t i = list_find(p->n_devices, k, p->devices[k].device >= device);
 
@@ -290,7 +290,7 @@ static void add_device(struct gpu_phase *p, uint32_t device, const struct gpu_su
 	sum_add(&p->devices[i].sum, sum);
 }
 
-static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const struct json_node *shape)
+static void gpu_phase_add_devices(struct gpu_phase *p, const struct gpu_sum *all, const struct json_node *shape)
 {
 	uint32_t n = 0, device = 0;
 	struct gpu_sum sum;
@@ -305,10 +305,10 @@ static void add_devices(struct gpu_phase *p, const struct gpu_sum *all, const st
 				continue;
 			snprintf(prefix, sizeof(prefix), "gpu_device%u_", device);
 			if (sum_read(shape, prefix, all->total, false, &sum))
-				add_device(p, device, &sum);
+				gpu_phase_add_device(p, device, &sum);
 		}
 	} else if (read_u32(node_get(shape, KEY(gpu_device)), &device) && all->part[GPU_PART_IDLE_LAUNCH] != all->total) {
-		add_device(p, device, all); /* the only device has the step's parts; without GPU work its number says nothing */
+		gpu_phase_add_device(p, device, all); /* the only device has the step's parts; without GPU work its number says nothing */
 	}
 }
 
@@ -332,8 +332,8 @@ void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t
 	p->steps++;
 	sum_add(&p->all, &sum);
 	for (int i = 1; i <= GPU_GAPS; i++)
-		add_gap(p, shape, i, step);
-	add_devices(p, &sum, shape);
+		gpu_phase_add_gap(p, shape, i, step);
+	gpu_phase_add_devices(p, &sum, shape);
 }
 
 /* "launch-bound" and the like: what takes the largest part; NULL: nothing is known. */

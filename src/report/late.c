@@ -38,12 +38,12 @@ struct finder {
 	size_t n;    /* collectives */
 };
 
-static const struct rank *rank_of(const struct finder *f, uint32_t member)
+static const struct rank *member_rank(const struct finder *f, uint32_t member)
 {
 	return f->ranks->list[f->g->group->members[member]];
 }
 
-static uint32_t call_at(const struct finder *f, uint32_t member, size_t collective)
+static uint32_t member_call(const struct finder *f, uint32_t member, size_t collective)
 {
 	return f->g->group->calls[member][collective];
 }
@@ -56,12 +56,12 @@ static void find_units(struct finder *f)
 	const struct rank_group *group = g->group;
 
 	for (size_t i = 1; i < group->n; i++)
-		g->by_host |= rank_of(f, (uint32_t)i)->host != rank_of(f, 0)->host;
+		g->by_host |= member_rank(f, (uint32_t)i)->host != member_rank(f, 0)->host;
 	g->units = xcalloc(group->n, sizeof(*g->units));
 	f->unit_of = xcalloc(group->n, sizeof(*f->unit_of));
 	f->entries = xcalloc(group->n, sizeof(*f->entries));
 	for (uint32_t i = 0; i < group->n; i++) {
-		uint32_t host = rank_of(f, i)->host;
+		uint32_t host = member_rank(f, i)->host;
 		size_t unit = list_find(g->n_units, u, g->by_host && g->units[u].host == host);
 
 		if (unit == g->n_units)
@@ -79,7 +79,7 @@ static bool get_entries(struct finder *f, size_t collective)
 	for (uint32_t u = 0; u < g->n_units; u++)
 		f->entries[u].ns = INT64_MIN;
 	for (uint32_t k = 0; k < g->group->n; k++) {
-		uint32_t at = call_at(f, k, collective);
+		uint32_t at = member_call(f, k, collective);
 		const struct rank_call *call;
 		struct entry *e = &f->entries[f->unit_of[k]];
 
@@ -87,7 +87,7 @@ static bool get_entries(struct finder *f, size_t collective)
 			g->incomplete++;
 			return false;
 		}
-		call = &rank_of(f, k)->calls[at];
+		call = &member_rank(f, k)->calls[at];
 		placed &= call->placed || !g->by_host;
 		if (call->at_ns > e->ns || e->ns == INT64_MIN)
 			*e = (struct entry){ call->at_ns, k };
@@ -97,7 +97,7 @@ static bool get_entries(struct finder *f, size_t collective)
 }
 
 /* Finds the last unit and the one before it, and what each unit took itself. */
-static void judge(struct finder *f, size_t collective, int64_t before_ns)
+static void collective_find_last(struct finder *f, size_t collective, int64_t before_ns)
 {
 	struct late_group *g = f->g;
 	struct judged *j = &f->judged[g->judged];
@@ -121,8 +121,8 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 		.residual_ns = host == other ? 0 : g->hosts->list[host].residual_ns + g->hosts->list[other].residual_ns,
 		.before_ns = before_ns };
 	for (uint32_t u = 0; u < g->n_units; u++) {
-		const struct rank_call *calls = rank_of(f, f->entries[u].member)->calls;
-		uint32_t at = call_at(f, f->entries[u].member, collective);
+		const struct rank_call *calls = member_rank(f, f->entries[u].member)->calls;
+		uint32_t at = member_call(f, f->entries[u].member, collective);
 		int64_t others = f->entries[u == last ? after : last].ns, before = INT64_MIN;
 
 		if (at && calls[at - 1].segment == calls[at].segment)
@@ -141,7 +141,7 @@ static void judge(struct finder *f, size_t collective, int64_t before_ns)
 /* ---- stragglers ---- */
 
 /* The summary and the process of a rank; NULL: no profile has steps of it. */
-static const struct summary *summary_of(const struct finder *f, const struct rank *r, const struct process **ret_process)
+static const struct summary *rank_find_summary(const struct finder *f, const struct rank *r, const struct process **ret_process)
 {
 	const struct archive_hosts *h = f->g->hosts;
 
@@ -161,11 +161,11 @@ static const struct summary *summary_of(const struct finder *f, const struct ran
 	return NULL;
 }
 
-static void add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
+static void late_add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
 {
 	struct late_group *g = f->g;
-	const struct rank *r = rank_of(f, j->member);
-	const struct rank_call *call = &r->calls[call_at(f, j->member, j->collective)];
+	const struct rank *r = member_rank(f, j->member);
+	const struct rank_call *call = &r->calls[member_call(f, j->member, j->collective)];
 	int64_t since = call[-1].at_ns > j->before_ns ? call[-1].at_ns : j->before_ns;
 	struct late_unit *u = &g->units[j->unit];
 
@@ -185,7 +185,7 @@ static void add_event(struct finder *f, const struct judged *j, int64_t excess_n
 }
 
 /* Whether the unit was last by more than the clock uncertainty. */
-static bool is_last(const struct judged *j, uint32_t unit)
+static bool unit_is_last(const struct judged *j, uint32_t unit)
 {
 	return j->unit == unit && j->late_ns > j->residual_ns;
 }
@@ -200,7 +200,7 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 	double *values = xcalloc(n, sizeof(*values)), median, limit = EXCESS_MIN_NS;
 	const struct process *p;
 
-	f->g->units[unit].late = percentiles_over(late, n, i, is_last(&j[i], unit) ? j[i].late_ns : -1);
+	f->g->units[unit].late = percentiles_over(late, n, i, unit_is_last(&j[i], unit) ? j[i].late_ns : -1);
 	for (size_t i = 0; i < n; i++) {
 		if (!isnan(own[i]))
 			values[known++] = own[i];
@@ -208,7 +208,7 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 	median = median_of(values, known);
 	/* a tenth of a step is not worth mentioning, however evenly the units enter */
 	for (uint32_t k = 0; k < f->g->group->n; k++) {
-		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, rank_of(f, k), &p) : NULL;
+		const struct summary *s = f->unit_of[k] == unit ? rank_find_summary(f, member_rank(f, k), &p) : NULL;
 
 		if (s && s->n_phases)
 			limit = fmax(limit, NOISE_SHARE * (double)s->phases[0].steps.p50);
@@ -216,8 +216,8 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 	limit = fmax(limit, NOISE_SIGMAS * mad_of(values, known, median));
 	median = fmax(median, 0);
 	for (size_t i = 0; i < n; i++) {
-		if (is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
-			add_event(f, &j[i], (int64_t)(own[i] - median));
+		if (unit_is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
+			late_add_event(f, &j[i], (int64_t)(own[i] - median));
 	}
 	free(late);
 	free(values);
@@ -228,7 +228,7 @@ ORDER(compare_events, struct late_event, FALLING(excess_ns), RISING(collective))
 /* ---- why ---- */
 
 /* ns for which the slow step, or the pause before it, overlaps the time in which the rank got late; 0 or less: none. */
-static int64_t within(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+static int64_t event_overlap_ns(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
 	struct recording_clock clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, slow->step, STEP_RECORDING));
 	int64_t begin, from, to;
@@ -243,9 +243,9 @@ static int64_t within(const struct finder *f, const struct process *p, const str
 
 /* Whether a slow step explains an event. Part of the time in its states may lie outside of the overlap, behind the call,
  * where it waits for other ranks: at most as much as the step itself does. */
-static bool explains(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+static bool step_explains_event(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
-	int64_t inside = within(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;
+	int64_t inside = event_overlap_ns(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;
 	const struct cause *c = &slow->cause;
 
 	if (inside < enough)
@@ -256,14 +256,14 @@ static bool explains(const struct finder *f, const struct process *p, const stru
 	return c->part - outside >= enough / 2 && ns_add(c->part, c->second_part) - outside >= enough;
 }
 
-static void find_why(struct finder *f, struct late_event *e)
+static void event_find_why(struct finder *f, struct late_event *e)
 {
 	const struct process *p = NULL;
-	const struct summary *sum = summary_of(f, f->ranks->list[e->rank], &p);
+	const struct summary *sum = rank_find_summary(f, f->ranks->list[e->rank], &p);
 
 	e->why = sum ? LATE_UNKNOWN : LATE_NO_PROFILE;
 	for (size_t i = 0; sum && i < sum->n_slow && e->why != LATE_KNOWN; i++) {
-		if (!explains(f, p, &sum->slow[i], e))
+		if (!step_explains_event(f, p, &sum->slow[i], e))
 			continue;
 		e->why = LATE_KNOWN;
 		e->p = p;
@@ -271,7 +271,7 @@ static void find_why(struct finder *f, struct late_event *e)
 	}
 }
 
-static void explain(struct finder *f)
+static void late_explain_events(struct finder *f)
 {
 	struct late_group *g = f->g;
 
@@ -282,7 +282,7 @@ static void explain(struct finder *f)
 		/* all pauses count as one cause, without a state */
 		struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
 
-		find_why(f, e);
+		event_find_why(f, e);
 		if (!e->slow.gap)
 			sum = (struct cause_sum){
 				.where = c->where,
@@ -300,7 +300,7 @@ static void explain(struct finder *f)
 
 /* ---- groups ---- */
 
-static void add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
+static void late_add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
 	const struct rank_group *group)
 {
 	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
@@ -316,12 +316,12 @@ static void add_group(struct late *l, const struct model *m, const struct summar
 		bool all = get_entries(&f, i);
 
 		if (all)
-			judge(&f, i, before_ns);
+			collective_find_last(&f, i, before_ns);
 		before_ns = all ? f.entries[f.judged[f.g->judged - 1].unit].ns : INT64_MIN;
 	}
 	for (uint32_t u = 0; u < f.g->n_units; u++)
 		find_stragglers(&f, u);
-	explain(&f);
+	late_explain_events(&f);
 	free(f.unit_of);
 	free(f.entries);
 	free(f.judged);
@@ -329,7 +329,7 @@ static void add_group(struct late *l, const struct model *m, const struct summar
 }
 
 /* The ranks in no group that might have been compared with those of other processes. */
-static uint64_t count_alone(const struct ranks *r)
+static uint64_t ranks_count_ungrouped(const struct ranks *r)
 {
 	uint64_t n = 0, grouped = 0;
 	bool several = false;
@@ -351,8 +351,8 @@ void late_find(struct model *m, const struct summary *summaries, struct late *re
 
 		ranks_group(&h->ranks);
 		list_for_each (group, h->ranks.groups, h->ranks.n_groups)
-			add_group(ret, m, summaries, h, group);
-		ret->alone += count_alone(&h->ranks);
+			late_add_group(ret, m, summaries, h, group);
+		ret->alone += ranks_count_ungrouped(&h->ranks);
 	}
 }
 
@@ -392,7 +392,7 @@ static const char *rank_name(const struct model *m, const struct late_group *g, 
 }
 
 /* "b", or a rank. */
-static const char *unit_name(const struct model *m, const struct late_group *g, uint32_t unit, char buf[LATE_NAME_MAX])
+static const char *late_unit_name(const struct model *m, const struct late_group *g, uint32_t unit, char buf[LATE_NAME_MAX])
 {
 	const struct late_unit *u = &g->units[unit];
 
@@ -400,7 +400,7 @@ static const char *unit_name(const struct model *m, const struct late_group *g, 
 }
 
 /* "b, pid 300: 31.0 ms after a at ncclAllReduce of 8192 bytes: step 12, ..." */
-static const char *sentence_of(const struct model *m, const struct late_group *g, const struct late_event *e, char buf[LATE_SENTENCE_MAX])
+static const char *straggler_sentence(const struct model *m, const struct late_group *g, const struct late_event *e, char buf[LATE_SENTENCE_MAX])
 {
 	char rank[LATE_NAME_MAX], after[LATE_NAME_MAX], text[SENTENCE_MAX];
 	const char *why = "there is no profile of it";
@@ -410,7 +410,7 @@ static const char *sentence_of(const struct model *m, const struct late_group *g
 	if (e->why == LATE_KNOWN)
 		why = words_slow(m, e->p, &e->slow, text);
 	snprintf(buf, LATE_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank),
-		DURATION(e->late_ns), unit_name(m, g, e->after, after), collective_name(e->call->function),
+		DURATION(e->late_ns), late_unit_name(m, g, e->after, after), collective_name(e->call->function),
 		LLU(e->call->bytes), why);
 	return buf;
 }
@@ -425,7 +425,7 @@ static const char *cause_text(const struct model *m, const struct cause_sum *c, 
 
 /* ---- on a terminal ---- */
 
-static void put_head(const struct page *page, const struct late_group *g)
+static void page_put_late_head(const struct page *page, const struct late_group *g)
 {
 	/* what is not in the table */
 	const struct {
@@ -452,7 +452,7 @@ static void put_head(const struct page *page, const struct late_group *g)
 	}
 }
 
-static void put_units(const struct page *page, const struct late_group *g)
+static void page_put_late_units(const struct page *page, const struct late_group *g)
 {
 	char name[LATE_NAME_MAX];
 
@@ -460,7 +460,7 @@ static void put_units(const struct page *page, const struct late_group *g)
 	for (uint32_t u = 0; u < g->n_units; u++) {
 		const struct late_unit *unit = &g->units[u];
 
-		page_put(page, "  %-24s%9llu %10s %10s %10s %10llu\n", unit_name(page->m, g, u, name), LLU(unit->last),
+		page_put(page, "  %-24s%9llu %10s %10s %10s %10llu\n", late_unit_name(page->m, g, u, name), LLU(unit->last),
 			unit->last ? DURATION(unit->late.p50) : "", unit->last ? DURATION(unit->late.p99) : "",
 			unit->last ? DURATION(unit->late.max) : "", LLU(unit->stragglers));
 		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
@@ -475,13 +475,13 @@ static void put_units(const struct page *page, const struct late_group *g)
 void page_late(const struct page *page, const struct late *l)
 {
 	list_for_each (g, l->groups, l->n_groups) {
-		put_head(page, g);
+		page_put_late_head(page, g);
 		if (g->judged)
-			put_units(page, g);
+			page_put_late_units(page, g);
 		if (g->all_events && page->slowest)
 			page_put(page, "Late by more than usual: %llu\n", LLU(g->all_events));
 		list_for_each (e, g->events, least_of(g->n_events, page->slowest))
-			page_put(page, "  %s\n", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
+			page_put(page, "  %s\n", straggler_sentence(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 		page_put(page, "\n");
 	}
 	if (l->alone)
@@ -491,7 +491,7 @@ void page_late(const struct page *page, const struct late *l)
 
 /* ---- as JSON ---- */
 
-static void put_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
+static void json_put_late_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
 {
 	json_put_text(o, "host", HOST(page->m, g, u->host));
 	if (u->rank != RANKS_NONE)
@@ -509,7 +509,7 @@ static void put_unit(const struct page *page, struct json_object *o, const struc
 	}
 }
 
-static void put_event(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_event *e)
+static void json_put_late_event(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_event *e)
 {
 	const struct rank *r = g->hosts->ranks.list[e->rank];
 	const struct late_unit *after = &g->units[e->after];
@@ -533,10 +533,10 @@ static void put_event(const struct page *page, struct json_object *o, const stru
 		json_put_text(o, "where", cause_where_names[e->slow.cause.where]);
 		json_put_us(o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
 	}
-	json_put_text(o, "text", sentence_of(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
+	json_put_text(o, "text", straggler_sentence(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
 }
 
-static void put_group(const struct page *page, struct json_object *o, const struct late_group *g)
+static void json_put_late_group(const struct page *page, struct json_object *o, const struct late_group *g)
 {
 	json_put_list (o, "ranks", one, member, g->group->members, g->group->n) {
 		const struct rank *r = g->hosts->ranks.list[*member];
@@ -557,17 +557,17 @@ static void put_group(const struct page *page, struct json_object *o, const stru
 	json_put_us(o, "residual_us", g->residual_ns);
 	json_put_text(o, "by", g->by_host ? "host" : "rank");
 	json_put_list (o, "entered_last", one, unit, g->units, g->n_units)
-		put_unit(page, one, g, unit);
+		json_put_late_unit(page, one, g, unit);
 	json_put_u64(o, "stragglers", g->all_events);
 	json_put_list (o, "latest", one, event, g->events, least_of(g->n_events, page->slowest))
-		put_event(page, one, g, event);
+		json_put_late_event(page, one, g, event);
 }
 
 void json_put_late(const struct page *page, struct json_object *o, const struct late *l)
 {
 	if (l->n_groups) {
 		json_put_list (o, "collectives", one, g, l->groups, l->n_groups)
-			put_group(page, one, g);
+			json_put_late_group(page, one, g);
 	}
 	if (l->alone)
 		json_put_u64(o, "ranks_not_compared", l->alone);

@@ -271,7 +271,7 @@ static void sort_steps(struct process *p)
 }
 
 /* Whether a step ran in the same lane and recording as the previous one. */
-static bool is_next(const struct process *p, size_t i)
+static bool step_continues_lane(const struct process *p, size_t i)
 {
 	return i && steps_get(&p->steps, i, STEP_LANE) == steps_get(&p->steps, i - 1, STEP_LANE) &&
 	       steps_get(&p->steps, i, STEP_RECORDING) == steps_get(&p->steps, i - 1, STEP_RECORDING);
@@ -290,7 +290,7 @@ static void find_lanes(struct process *p)
 	idmap_free(&contexts);
 	sort_steps(p);
 	for (size_t i = 1; i < p->steps.len; i++)
-		overlap |= is_next(p, i) && steps_get(&p->steps, i, STEP_AT) < steps_end(&p->steps, i - 1);
+		overlap |= step_continues_lane(p, i) && steps_get(&p->steps, i, STEP_AT) < steps_end(&p->steps, i - 1);
 	for (size_t i = 0; overlap && i < p->steps.len; i++)
 		steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
 	sort_steps(p);
@@ -346,7 +346,7 @@ void model_finish(struct model *m)
 		join_recordings(p);
 		find_lanes(p);
 		for (size_t k = 0; k < p->steps.len; k++) {
-			int64_t gap = is_next(p, k) ? steps_get(&p->steps, k, STEP_AT) - steps_end(&p->steps, k - 1) : -1;
+			int64_t gap = step_continues_lane(p, k) ? steps_get(&p->steps, k, STEP_AT) - steps_end(&p->steps, k - 1) : -1;
 
 			steps_set(&p->steps, k, STEP_GAP, gap < 0 ? -1 : gap);
 		}
@@ -397,13 +397,13 @@ static uint8_t width_of(int64_t value)
 	return value == (int32_t)value ? 4 : 8;
 }
 
-static void put(struct column *c, size_t i, int64_t value)
+static void column_put(struct column *c, size_t i, int64_t value)
 {
 	memcpy((char *)c->values + i * c->width, &value, c->width);
 }
 
 /* Makes a column wide enough for a value. */
-static void widen(struct steps *s, enum step_column column, int64_t value)
+static void steps_widen_column(struct steps *s, enum step_column column, int64_t value)
 {
 	struct column *c = &s->columns[column], wide = { .width = width_of(value) };
 
@@ -411,7 +411,7 @@ static void widen(struct steps *s, enum step_column column, int64_t value)
 		wide.width = width_of(c->same);
 	wide.values = xreallocarray(NULL, s->size, wide.width);
 	for (size_t i = 0; i < s->len; i++)
-		put(&wide, i, steps_get(s, i, column));
+		column_put(&wide, i, steps_get(s, i, column));
 	if (!c->width)
 		s->wide[s->n_wide++] = (uint8_t)column;
 	free(c->values);
@@ -425,8 +425,8 @@ void steps_set(struct steps *s, size_t i, enum step_column column, int64_t value
 	if (!c->width && value == c->same)
 		return;
 	if (width_of(value) > c->width)
-		widen(s, column, value);
-	put(c, i, value);
+		steps_widen_column(s, column, value);
+	column_put(c, i, value);
 }
 
 void steps_add(struct steps *s, const struct step *step)
@@ -476,7 +476,7 @@ void steps_reorder(struct steps *s, const uint32_t *order)
 			continue;
 		sorted.values = xreallocarray(NULL, s->size, c->width);
 		for (size_t i = 0; i < s->len; i++)
-			put(&sorted, i, steps_get(s, order[i], (enum step_column)k));
+			column_put(&sorted, i, steps_get(s, order[i], (enum step_column)k));
 		free(c->values);
 		*c = sorted;
 	}

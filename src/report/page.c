@@ -11,12 +11,12 @@
 #define SLOW_MAX 400
 #define COLUMNS_MAX 240
 
-static void append_number(struct json_object *array, double v)
+static void array_append_number(struct json_object *array, double v)
 {
 	json_put_number(array, NULL, v, "%.7g");
 }
 
-static double ms(int64_t ns)
+static double ns_to_ms(int64_t ns)
 {
 	return (double)ns / 1e6;
 }
@@ -26,7 +26,7 @@ struct point {
 };
 
 /* The value that is plotted for a step: whoever waits for a token waits for the pause before it as well. */
-static struct point point(const struct process *p, size_t i)
+static struct point step_plot_point(const struct process *p, size_t i)
 {
 	int64_t gap = steps_get(&p->steps, i, STEP_GAP), total = steps_get(&p->steps, i, STEP_TOTAL);
 
@@ -48,7 +48,7 @@ static void put_rows(struct json_object *rows, const struct process *p, uint32_t
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		if (steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED))
-			points[n++] = point(p, i);
+			points[n++] = step_plot_point(p, i);
 	}
 	list_sort(points, n, compare_at);
 	each = (n + ROWS_MAX - 1) / ROWS_MAX;
@@ -58,17 +58,17 @@ static void put_rows(struct json_object *rows, const struct process *p, uint32_t
 		for (size_t k = 0; k < len; k++)
 			values[k] = points[i + k].waited;
 		percentiles_of(values, len);
-		append_number(row, ms(points[i + len / 2].at));
-		append_number(row, (double)len);
-		append_number(row, ms(values[len / 4]));
-		append_number(row, ms(values[len / 2]));
-		append_number(row, ms(values[len - 1 - len / 4]));
+		array_append_number(row, ns_to_ms(points[i + len / 2].at));
+		array_append_number(row, (double)len);
+		array_append_number(row, ns_to_ms(values[len / 4]));
+		array_append_number(row, ns_to_ms(values[len / 2]));
+		array_append_number(row, ns_to_ms(values[len - 1 - len / 4]));
 	}
 	free(points);
 	free(values);
 }
 
-static void put_slow(const struct page *page, struct json_object *array, const struct process *p,
+static void put_slow_points(const struct page *page, struct json_object *array, const struct process *p,
 	const struct summary *sum, uint32_t phase)
 {
 	struct json_object *o;
@@ -80,10 +80,10 @@ static void put_slow(const struct page *page, struct json_object *array, const s
 		if ((uint32_t)steps_get(&p->steps, slow->step, STEP_PHASE) != phase)
 			continue;
 		n++;
-		at = point(p, slow->step);
+		at = step_plot_point(p, slow->step);
 		o = json_put_object(array, NULL);
-		json_put_double(o, "t", ms(at.at));
-		json_put_double(o, "y", ms(at.waited));
+		json_put_double(o, "t", ns_to_ms(at.at));
+		json_put_double(o, "y", ns_to_ms(at.waited));
 		json_put_text(o, "state", slow->gap ? "between" : words_state(slow->cause.state));
 		json_put_text(o, "text", words_slow(page->m, p, slow, SENTENCE));
 	}
@@ -98,7 +98,7 @@ struct columns {
 };
 
 /* states: STEP_OWN or STEP_WORKERS. */
-static void spread(struct columns *c, const struct steps *s, size_t step, enum step_column states)
+static void columns_add_step(struct columns *c, const struct steps *s, size_t step, enum step_column states)
 {
 	double from = (double)(steps_get(s, step, STEP_AT) - c->start) / c->width;
 	double to = (double)(steps_end(s, step) - c->start) / c->width;
@@ -128,11 +128,11 @@ static void put_columns(struct json_object *array, const struct columns *c)
 			total += ns[k];
 		column = json_put_array(array, NULL);
 		for (unsigned int k = 0; k < STATES && total > 0; k++)
-			append_number(column, (double)(int)(ns[k] * 1000 / total + 0.5));
+			array_append_number(column, (double)(int)(ns[k] * 1000 / total + 0.5));
 	}
 }
 
-static void put_breakdown(struct json_object *o, const struct process *p)
+static void put_breakdown_plot(struct json_object *o, const struct process *p)
 {
 	struct columns c = { 0 };
 	int64_t end = 0;
@@ -152,14 +152,14 @@ static void put_breakdown(struct json_object *o, const struct process *p)
 		c.width = 1;
 	c.ns = xcalloc(c.n * STATES, sizeof(*c.ns));
 	for (size_t i = 0; i < p->steps.len; i++)
-		spread(&c, &p->steps, i, STEP_OWN);
-	json_put_double(o, "t0", ms(c.start));
+		columns_add_step(&c, &p->steps, i, STEP_OWN);
+	json_put_double(o, "t0", ns_to_ms(c.start));
 	json_put_double(o, "dt", c.width / 1e6);
 	put_columns(json_put_array(o, "own"), &c);
 	if (workers) {
 		memset(c.ns, 0, c.n * STATES * sizeof(*c.ns));
 		for (size_t i = 0; i < p->steps.len; i++)
-			spread(&c, &p->steps, i, STEP_WORKERS);
+			columns_add_step(&c, &p->steps, i, STEP_WORKERS);
 		put_columns(json_put_array(o, "workers"), &c);
 	}
 	free(c.ns);
@@ -177,8 +177,8 @@ void json_put_plot(const struct page *page, struct json_object *o, const struct 
 	o = json_put_object(o, "plot");
 	json_put_text(o, "phase", model_text(page->m, phase));
 	put_rows(json_put_array(o, "rows"), p, phase);
-	put_slow(page, json_put_array(o, "slow"), p, sum, phase);
-	put_breakdown(o, p);
+	put_slow_points(page, json_put_array(o, "slow"), p, sum, phase);
+	put_breakdown_plot(o, p);
 }
 
 /* ---- the page ---- */
@@ -200,7 +200,7 @@ EMBED(report_flames, "report/flame.js");
 #define FLAMES_PLACE "@FLAMES@"
 
 /* Copies the page up to the placeholder and skips it. place NULL: copies the rest. */
-static char *copy_to(char *out, const char **page, const char *place)
+static char *page_copy_until(char *out, const char **page, const char *place)
 {
 	const char *end = place ? strstr(*page, place) : *page + strlen(*page);
 
@@ -219,7 +219,7 @@ char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len)
 
 	text = json_text(data, &len);
 	html = xmalloc(strlen(report_page) + strlen(report_flames) + 6 * len);
-	out = copy_to(html, &rest, DATA_PLACE);
+	out = page_copy_until(html, &rest, DATA_PLACE);
 	/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them: outside of
 	 * strings JSON has none of these characters. */
 	for (size_t i = 0; i < len; i++) {
@@ -228,9 +228,9 @@ char *report_html(const struct report *r, uint32_t slowest, size_t *ret_len)
 		else
 			*out++ = text[i];
 	}
-	out = copy_to(out, &rest, FLAMES_PLACE);
+	out = page_copy_until(out, &rest, FLAMES_PLACE);
 	out = stpcpy(out, report_flames);
-	out = copy_to(out, &rest, NULL);
+	out = page_copy_until(out, &rest, NULL);
 	*ret_len = (size_t)(out - html);
 	json_object_put(data);
 	return html;

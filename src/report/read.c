@@ -29,7 +29,7 @@ void read_problem(struct read_problems *problems, const char *fmt, ...)
 #define KEY_MAX 640
 
 /* The archive's trace with this path; NULL: none, or its host is not given. */
-static struct archive_file *archive_file(struct archive_hosts *h, const char *path)
+static struct archive_file *archive_find_file(struct archive_hosts *h, const char *path)
 {
 	size_t at = list_find(h->n_files, i, !strcmp(h->files[i].path, path));
 
@@ -37,7 +37,7 @@ static struct archive_file *archive_file(struct archive_hosts *h, const char *pa
 }
 
 /* Reads a clock attribute of a file. Files of hosts other than the timeline's have it if messages relate the clocks. */
-static bool attribute(const struct json_node *attributes, const char *name, const char *path, int64_t *ret)
+static bool attribute_read_ns(const struct json_node *attributes, const char *name, const char *path, int64_t *ret)
 {
 	const struct json_node *value;
 	char key[KEY_MAX];
@@ -49,7 +49,7 @@ static bool attribute(const struct json_node *attributes, const char *name, cons
 	return node_is(value, JSON_INT) && link_time_fits(*ret);
 }
 
-static void add_file(struct model *m, struct archive_hosts *h, const struct json_node *file, const struct json_node *attributes)
+static void archive_add_file(struct model *m, struct archive_hosts *h, const struct json_node *file, const struct json_node *attributes)
 {
 	const char *path = node_string(node_get(file, "path")), *name = node_string(node_get(node_get(file, "machine"), "name"));
 	struct host_place p = { .known = true };
@@ -63,7 +63,7 @@ static void add_file(struct model *m, struct archive_hosts *h, const struct json
 		return;
 	if (host == h->n)
 		h->list[h->n++].name = id;
-#define READ(member, name) p.known &= attribute(attributes, name, path, &p.member);
+#define READ(member, name) p.known &= attribute_read_ns(attributes, name, path, &p.member);
 	HOST_PLACE_ATTRIBUTES(READ)
 #undef READ
 	if (!p.known || p.residual_ns < 0)
@@ -81,9 +81,9 @@ static struct archive_hosts *archive_hosts_new(struct model *m, const struct jso
 
 	*list_add(m, archives) = h;
 	for (const struct json_node *file = NULL; node_is(files, JSON_ARRAY) && (file = json_next(files, file));)
-		add_file(m, h, file, node_get(manifest, "attributes"));
+		archive_add_file(m, h, file, node_get(manifest, "attributes"));
 	/* own: the file whose clock is the timeline's */
-	own = reference ? archive_file(h, reference) : NULL;
+	own = reference ? archive_find_file(h, reference) : NULL;
 	list_for_each (f, h->files, h->n_files) {
 		struct archive_host *host = &h->list[f->host];
 
@@ -116,7 +116,7 @@ struct archive {
 	struct read_notes *notes;
 };
 
-static void note(struct archive *a, const char *name, const char *why)
+static void archive_note(struct archive *a, const char *name, const char *why)
 {
 	char text[768];
 
@@ -146,7 +146,7 @@ static void read_hosts(struct archive *a, size_t manifest)
 	if (!a->places && !zip_member(a->zip, manifest, &source) && !json_reader_value(&reader, &root))
 		a->places = archive_hosts_new(a->m, root);
 	for (size_t i = 0; a->places && i < a->n; i++) {
-		const struct archive_file *f = archive_file(a->places, zip_name(a->zip, i));
+		const struct archive_file *f = archive_find_file(a->places, zip_name(a->zip, i));
 
 		if (f)
 			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(a->m, a->places->list[f->host].name));
@@ -169,11 +169,11 @@ static int member_kind(struct archive *a, size_t i)
 	json_source_close(&source);
 	if (kind < FILE_EXECUTION_TRACE)
 		return kind;
-	note(a, zip_name(a->zip, i), "it is an execution trace, which has no times");
+	archive_note(a, zip_name(a->zip, i), "it is an execution trace, which has no times");
 	return NOT_READ;
 }
 
-static void read_member(struct archive *a, size_t i)
+static void archive_read_member(struct archive *a, size_t i)
 {
 	const char *name = zip_name(a->zip, i), *slash;
 	char label[512];
@@ -194,7 +194,7 @@ static void read_member(struct archive *a, size_t i)
 /* Reads a trace's collectives, which profiles do not have. Returns the number of calls. */
 static size_t read_collectives(struct archive *a, size_t i)
 {
-	struct archive_file *file = a->places ? archive_file(a->places, zip_name(a->zip, i)) : NULL;
+	struct archive_file *file = a->places ? archive_find_file(a->places, zip_name(a->zip, i)) : NULL;
 	char why[COLLECTIVES_WHY_MAX];
 	struct json_source source;
 	struct collectives c;
@@ -235,12 +235,12 @@ static void read_members(struct archive *a)
 		if (a->kinds[i] != FILE_PROFILE)
 			calls = read_collectives(a, i);
 		if (a->kinds[i] == FILE_OTHER)
-			note(a, name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
+			archive_note(a, name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
 		else if (profiles && a->kinds[i] == FILE_TRACE)
-			note(a, name,
+			archive_note(a, name,
 				calls ? "but for its collectives, the archive has profiles, which say more" : "the archive has profiles, which say more");
 		else
-			read_member(a, i);
+			archive_read_member(a, i);
 	}
 }
 

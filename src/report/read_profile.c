@@ -85,7 +85,7 @@ static const struct key *key_find(const struct key *keys, size_t n, const char *
 #define KEY_FIND(keys, name, hint) key_find(keys, sizeof(keys) / sizeof((keys)[0]), name, hint)
 
 /* "barriers,operators"; names that this version does not know are ignored. */
-static uint32_t read_parts(const char *text)
+static uint32_t parse_shed_parts(const char *text)
 {
 	uint32_t parts = 0;
 
@@ -131,7 +131,7 @@ static bool key_read(struct model *m, const struct key *key, const struct json_n
 		return text;
 	case KEY_PARTS:
 		text = node_string(value);
-		*(uint32_t *)member = text ? read_parts(text) : 0;
+		*(uint32_t *)member = text ? parse_shed_parts(text) : 0;
 		return text;
 	case KEY_TRUE:
 		*(bool *)member = node_is(value, JSON_TRUE);
@@ -267,7 +267,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
-static void read_step(struct profile_reader *r, struct process *p)
+static void profile_read_step(struct profile_reader *r, struct process *p)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
@@ -301,7 +301,7 @@ static uint64_t shape_count(const struct json_node *shape, const char *key)
 	return count_value(node_get(shape, key));
 }
 
-static bool stage(const struct json_node *stages, const char *key, int64_t *ret_ns)
+static bool stage_read_ns(const struct json_node *stages, const char *key, int64_t *ret_ns)
 {
 	return read_us(node_get(stages, key), ret_ns);
 }
@@ -310,12 +310,12 @@ static void stage_sum(const struct profile_reader *r, const char *key, int64_t *
 {
 	int64_t ns;
 
-	if (stage(r->stages, key, &ns))
+	if (stage_read_ns(r->stages, key, &ns))
 		*sum = ns_add(*sum, ns);
 }
 
 /* "n_<name>" in the shape: the number of calls. They come in the order of the stages. */
-static uint64_t count_of(const struct json_node *shape, const char *name, const struct json_node **cursor)
+static uint64_t shape_call_count(const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
 	char key[256];
 
@@ -325,7 +325,7 @@ static uint64_t count_of(const struct json_node *shape, const char *name, const 
 }
 
 /* op_prof and syscall_prof: a stage for each name; operators may be those of a step. */
-static void read_tally(struct profile_reader *r, struct process *p)
+static void profile_read_tally(struct profile_reader *r, struct process *p)
 {
 	const struct json_node *cursor = NULL, *counts_cursor = NULL;
 	bool ops = !strcmp(r->event, "op_prof"), counts = counts_there(r->shape);
@@ -341,7 +341,7 @@ static void read_tally(struct profile_reader *r, struct process *p)
 
 		if (!strcmp(key, "total") || !read_us(value, &op.ns))
 			continue;
-		calls = count_of(r->shape, key, &cursor);
+		calls = shape_call_count(r->shape, key, &cursor);
 		op.name = model_name(r->m, key);
 		row = tally_add(tally, op.name, op.ns, calls);
 		*list_push(r->ops, n, r->ops_size) = op;
@@ -353,11 +353,11 @@ static void read_tally(struct profile_reader *r, struct process *p)
 }
 
 /* sample_prof and graph_prof: one call. */
-static void read_call(struct profile_reader *r, struct process *p)
+static void profile_read_call(struct profile_reader *r, struct process *p)
 {
 	struct call call = { .recording = r->recording };
 
-	if (!stage(r->stages, KEY(total), &call.ns) || !stage(r->shape, KEY(ts_us), &call.ts))
+	if (!stage_read_ns(r->stages, KEY(total), &call.ns) || !stage_read_ns(r->shape, KEY(ts_us), &call.ts))
 		return;
 	call.name = model_name(r->m, node_string(node_get(r->shape, KEY(call))));
 	*list_add(p, calls) = call;
@@ -497,7 +497,7 @@ static const char *request_stages_read(struct served *s, const struct json_node 
 }
 
 /* Drops the values of a line that contradict others, and derives missing ones. */
-static void check_request(struct request *r, const struct request_wait *waits)
+static void request_reconcile(struct request *r, const struct request_wait *waits)
 {
 	int64_t sum = 0, waited = r->waited_others, first;
 
@@ -547,9 +547,9 @@ static struct request new_request(uint32_t recording, struct request_wait *waits
 	};
 }
 
-static void add_request(struct served *s, struct request *r, const struct request_wait *waits)
+static void served_add_request(struct served *s, struct request *r, const struct request_wait *waits)
 {
-	check_request(r, waits);
+	request_reconcile(r, waits);
 	r->first_wait = (uint32_t)s->n_waits;
 	for (; r->n_waits < REQUEST_WAITS_MAX && waits[r->n_waits].ns > 0; r->n_waits++) {
 		struct request_wait wait = waits[r->n_waits];
@@ -563,7 +563,7 @@ static void add_request(struct served *s, struct request *r, const struct reques
 }
 
 /* socket: the line is only about the exchange. */
-static void add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
+static void served_add_exchange(struct served *s, const struct request *r, const struct json_node *shape, bool socket)
 {
 	const char *why = socket ? node_string(node_get(shape, KEY(joined_why))) : NULL;
 
@@ -585,7 +585,7 @@ static void add_exchange(struct served *s, const struct request *r, const struct
 }
 
 /* A line of request_prof: the request, or the exchange on a socket, or both. */
-static void read_request(struct profile_reader *reader, struct process *p)
+static void profile_read_request(struct profile_reader *reader, struct process *p)
 {
 	const char *kind = node_string(node_get(reader->shape, KEY(source_kind))), *bad;
 	bool socket = kind && !strcmp(kind, "socket");
@@ -611,7 +611,7 @@ static void read_request(struct profile_reader *reader, struct process *p)
 	if (bad)
 		return;
 	if (socket) {
-		add_exchange(s, &r, reader->shape, true);
+		served_add_exchange(s, &r, reader->shape, true);
 		return;
 	}
 	/* a wait without `_ttft_us` was not before the first token */
@@ -619,9 +619,9 @@ static void read_request(struct profile_reader *reader, struct process *p)
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
-	add_request(s, &r, waits);
+	served_add_request(s, &r, waits);
 	if (r.flags & REQUEST_JOINED)
-		add_exchange(s, &r, reader->shape, false);
+		served_add_exchange(s, &r, reader->shape, false);
 }
 
 void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
@@ -643,12 +643,12 @@ void read_request_slice(struct served *s, const struct json_node *args, int64_t 
 	/* the slice begins where the queue ends */
 	r.ts = ts > r.parts[TIME_QUEUED] ? ts - r.parts[TIME_QUEUED] : 0;
 	r.total = ns_add(dur, r.parts[TIME_QUEUED]);
-	add_request(s, &r, waits);
+	served_add_request(s, &r, waits);
 }
 
 /* ---- lines of other events ---- */
 
-static void read_stack(struct profile_reader *r, struct process *p)
+static void profile_read_stack(struct profile_reader *r, struct process *p)
 {
 	const char *why;
 
@@ -659,7 +659,7 @@ static void read_stack(struct profile_reader *r, struct process *p)
 		LINE_BAD(r, "%s", why);
 }
 
-static void read_sched(struct profile_reader *r, struct process *p)
+static void profile_read_sched(struct profile_reader *r, struct process *p)
 {
 	unsigned int hint = 0;
 	int64_t ns;
@@ -679,7 +679,7 @@ static void read_sched(struct profile_reader *r, struct process *p)
 	}
 }
 
-static void read_faults(struct profile_reader *r, struct process *p)
+static void profile_read_faults(struct profile_reader *r, struct process *p)
 {
 	p->has_faults = true;
 	p->faults_minor += shape_count(r->shape, KEY(n_minor));
@@ -688,7 +688,7 @@ static void read_faults(struct profile_reader *r, struct process *p)
 	stage_sum(r, KEY(major), &p->fault_major_ns);
 }
 
-static void read_memory(struct profile_reader *r, struct process *p)
+static void profile_read_memory(struct profile_reader *r, struct process *p)
 {
 	uint64_t peak = shape_count(r->shape, KEY(rss_peak_bytes));
 
@@ -700,7 +700,7 @@ static void read_memory(struct profile_reader *r, struct process *p)
 	p->pages_freed += shape_count(r->shape, KEY(pages_freed));
 }
 
-static void read_finding(struct profile_reader *r, struct process *p)
+static void profile_read_finding(struct profile_reader *r, struct process *p)
 {
 	p->finding = model_name(r->m, node_string(node_get(r->shape, KEY(finding))));
 }
@@ -709,20 +709,20 @@ static const struct family {
 	const char *event;
 	void (*read)(struct profile_reader *r, struct process *p);
 } families[] = {
-	{ "token_prof", read_step },
-	{ "op_prof", read_tally },
-	{ "sample_prof", read_call },
-	{ "graph_prof", read_call },
-	{ "request_prof", read_request },
-	{ "syscall_prof", read_tally },
-	{ "sched_prof", read_sched },
-	{ "fault_prof", read_faults },
-	{ "memory_prof", read_memory },
-	{ "stack_prof", read_stack },
-	{ "misfit_prof", read_finding },
+	{ "token_prof", profile_read_step },
+	{ "op_prof", profile_read_tally },
+	{ "sample_prof", profile_read_call },
+	{ "graph_prof", profile_read_call },
+	{ "request_prof", profile_read_request },
+	{ "syscall_prof", profile_read_tally },
+	{ "sched_prof", profile_read_sched },
+	{ "fault_prof", profile_read_faults },
+	{ "memory_prof", profile_read_memory },
+	{ "stack_prof", profile_read_stack },
+	{ "misfit_prof", profile_read_finding },
 };
 
-static void read_window(struct profile_reader *r)
+static void profile_read_window(struct profile_reader *r)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
@@ -733,7 +733,7 @@ static void read_window(struct profile_reader *r)
 	if (!r->window_ended)
 		model_set_clock(m, r->recording, r->shape, 0);
 	r->window_ended = true;
-	stage(r->stages, KEY(total), &w.total);
+	stage_read_ns(r->stages, KEY(total), &w.total);
 	w.records = shape_count(r->shape, KEY(records));
 	w.lost = shape_count(r->shape, KEY(lost));
 	w.steps = shape_count(r->shape, KEY(steps));
@@ -784,7 +784,7 @@ static struct process *line_process(struct profile_reader *r, const struct profi
 }
 
 /* A line of another program's event, of which only the stages are known. */
-static void read_foreign(struct profile_reader *r, const struct profile_line *line)
+static void profile_read_foreign(struct profile_reader *r, const struct profile_line *line)
 {
 	struct foreign_family *f = model_family(r->m, r->event, node_string(line->values[PROFILE_KEY_source]));
 	int64_t ns;
@@ -805,7 +805,7 @@ static void read_foreign(struct profile_reader *r, const struct profile_line *li
 	}
 }
 
-static int read_line(void *ctx, const struct profile_line *line)
+static int profile_read_line(void *ctx, const struct profile_line *line)
 {
 	struct profile_reader *r = ctx;
 
@@ -825,13 +825,13 @@ static int read_line(void *ctx, const struct profile_line *line)
 		return 0;
 	}
 	if (!strcmp(r->event, "window_prof"))
-		read_window(r);
+		profile_read_window(r);
 	else
-		read_foreign(r, line);
+		profile_read_foreign(r, line);
 	return 0;
 }
 
-static void bad_line(void *ctx, uint64_t number, const char *why)
+static void profile_line_bad(void *ctx, uint64_t number, const char *why)
 {
 	struct profile_reader *r = ctx;
 
@@ -841,7 +841,7 @@ static void bad_line(void *ctx, uint64_t number, const char *why)
 
 void read_profile(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
-	static const struct profile_reader_ops ops = { .line = read_line, .bad = bad_line };
+	static const struct profile_reader_ops ops = { .line = profile_read_line, .bad = profile_line_bad };
 	struct profile_reader r = { .m = m, .problems = problems };
 	char printable[512];
 

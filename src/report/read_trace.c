@@ -60,7 +60,7 @@ static bool read_u64(const struct json_node *args, const char *key, uint64_t *re
 	return true;
 }
 
-static void read_step(struct trace_reader *r, const struct trace_event *event, int64_t dur)
+static void trace_read_step(struct trace_reader *r, const struct trace_event *event, int64_t dur)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
 	static const char *const keys[ROW_VALUES] = {
@@ -97,7 +97,7 @@ static void read_step(struct trace_reader *r, const struct trace_event *event, i
 	process_add_step(event_process(r, event), &step);
 }
 
-static void read_loss(struct trace_reader *r, const struct trace_event *event)
+static void trace_read_loss(struct trace_reader *r, const struct trace_event *event)
 {
 	uint32_t count;
 
@@ -111,7 +111,7 @@ static void read_loss(struct trace_reader *r, const struct trace_event *event)
 	}
 }
 
-static void read_slice(struct trace_reader *r, const struct trace_event *event)
+static void trace_read_slice(struct trace_reader *r, const struct trace_event *event)
 {
 	const char *cat = node_string(event->cat) ? event->cat->text : "";
 	struct call call = { .recording = r->recording };
@@ -123,9 +123,9 @@ static void read_slice(struct trace_reader *r, const struct trace_event *event)
 	if (!read_us(event->dur, &dur))
 		return;
 	if (!strcmp(cat, "step")) {
-		read_step(r, event, dur);
+		trace_read_step(r, event, dur);
 	} else if (!strcmp(cat, "loss")) {
-		read_loss(r, event);
+		trace_read_loss(r, event);
 	} else if (!strcmp(cat, "batch") && node_string(event->name) && !strncmp(event->name->text, "request ", 8)) {
 		/* requests have a process of their own in the trace; the engine's pid is in the args */
 		if (read_us(event->ts, &ts) && read_u32(node_get(event->args, "pid"), &pid))
@@ -143,7 +143,7 @@ static void read_slice(struct trace_reader *r, const struct trace_event *event)
 	}
 }
 
-static int read_event(void *ctx, const struct trace_event *event)
+static int trace_read_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph), *name = node_string(event->name) ?: "";
 	struct trace_reader *r = ctx;
@@ -154,7 +154,7 @@ static int read_event(void *ctx, const struct trace_event *event)
 	if (!ph)
 		return 0;
 	if (!strcmp(ph, "X")) {
-		read_slice(r, event);
+		trace_read_slice(r, event);
 	} else if (!strcmp(ph, "i") && !strcmp(name, "misfit")) {
 		/* `number` is the pid */
 		if (!read_u32(node_get(event->args, "number"), &pid))
@@ -175,7 +175,7 @@ static int read_event(void *ctx, const struct trace_event *event)
 }
 
 /* Reports where reading stopped, unless after the events or between two of them: a recording may have been cut there. */
-static void reading_stopped(void *ctx, const struct trace_stop *stop)
+static void report_trace_stop(void *ctx, const struct trace_stop *stop)
 {
 	struct trace_reader *r = ctx;
 
@@ -187,7 +187,7 @@ static void reading_stopped(void *ctx, const struct trace_stop *stop)
 
 void read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
-	static const struct trace_reader_ops ops = { .event = read_event, .stop = reading_stopped };
+	static const struct trace_reader_ops ops = { .event = trace_read_event, .stop = report_trace_stop };
 	struct trace_reader r = { .m = m, .problems = problems };
 	struct trace_form form;
 	char origin[512];

@@ -243,7 +243,7 @@ static void put_gap(const struct page *page, struct json_object *o, const struct
 }
 
 /* The slow steps, and the slow gaps between steps: the slowest first. */
-static void put_slow(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
+static void json_put_slow_steps(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
 {
 	struct json_object *steps = json_put_array(o, "slowest"), *gaps = json_put_array(o, "slowest_between"), *one;
 
@@ -263,7 +263,7 @@ static void put_slow(const struct page *page, struct json_object *o, const struc
 
 /* ---- a process ---- */
 
-static void put_tally(const struct page *page, struct json_object *o, const char *key, const struct tally *t)
+static void json_put_tally(const struct page *page, struct json_object *o, const char *key, const struct tally *t)
 {
 	struct json_object *hottest;
 
@@ -305,7 +305,7 @@ static void put_crowds(struct json_object *o, const struct summary *sum)
 	}
 }
 
-static void put_latencies(const struct page *page, struct json_object *o, const struct summary *sum)
+static void json_put_latencies(const struct page *page, struct json_object *o, const struct summary *sum)
 {
 	json_put_percentiles(o, "unread_us", &sum->unread);
 	json_put_percentiles(o, "ttft_us", &sum->ttft);
@@ -353,7 +353,7 @@ static void put_request_counts(struct json_object *o, const struct request_summa
 		json_put_text(v, "left_out", text);
 }
 
-static void put_process_totals(struct json_object *o, const struct process *p)
+static void json_put_process_totals(struct json_object *o, const struct process *p)
 {
 	struct json_object *v;
 
@@ -384,7 +384,7 @@ static void put_process_totals(struct json_object *o, const struct process *p)
 	}
 }
 
-static void put_process(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
+static void json_put_process(const struct page *page, struct json_object *o, const struct process *p, const struct summary *sum)
 {
 	struct json_object *parts = NULL;
 
@@ -416,7 +416,7 @@ static void put_process(const struct page *page, struct json_object *o, const st
 		json_put_text(one, "text", words_open(page->m, p, open, SENTENCE));
 	}
 	put_crowds(o, sum);
-	put_latencies(page, o, sum);
+	json_put_latencies(page, o, sum);
 	json_put_phase_counts(page, o, &p->counts);
 	json_put_gpu(page, o, &p->gpu);
 	json_put_u64(o, "slow_steps", sum->slow_steps);
@@ -430,20 +430,20 @@ static void put_process(const struct page *page, struct json_object *o, const st
 		json_put_us(one, "excess_us", c->excess);
 		json_put_text(one, "text", words_cause(page->m, c, SENTENCE));
 	}
-	put_slow(page, o, p, sum);
+	json_put_slow_steps(page, o, p, sum);
 	json_put_code(page, o, &sum->code);
-	put_tally(page, o, "operators", &p->ops);
-	put_tally(page, o, "syscalls", &p->syscalls);
+	json_put_tally(page, o, "operators", &p->ops);
+	json_put_tally(page, o, "syscalls", &p->syscalls);
 	put_request_counts(o, &sum->requests);
 	json_put_requests(page, o, p, &sum->batches);
-	put_process_totals(o, p);
+	json_put_process_totals(o, p);
 	json_put_u64(o, "steps_with_loss", sum->lossy_steps);
 	json_put_u64(o, "steps_unfinished", sum->unfinished);
 }
 
 /* ---- all ---- */
 
-static void put_loss(const struct page *page, struct json_object *o, const struct model *m)
+static void json_put_loss(const struct page *page, struct json_object *o, const struct model *m)
 {
 	struct json_object *kinds;
 
@@ -483,7 +483,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 		if (process_empty(p))
 			continue;
 		one = json_put_object(processes, NULL);
-		put_process(page, one, p, sum);
+		json_put_process(page, one, p, sum);
 		if (!plots)
 			continue;
 		json_put_plot(page, one, p, sum);
@@ -497,11 +497,11 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 			json_put_name(page, one, "source", f->source);
 			json_put_u64(one, "lines", f->lines);
 			json_put_percentiles(one, "total_us", &f->total);
-			put_tally(page, one, "stages", &f->stages);
+			json_put_tally(page, one, "stages", &f->stages);
 		}
 	}
 	json_put_code_left_out(page, o);
-	put_loss(page, json_put_object(o, "loss"), &r->model);
+	json_put_loss(page, json_put_object(o, "loss"), &r->model);
 	states = plots ? json_put_array(o, "states") : NULL;
 	for (unsigned int s = 0; plots && s < STATES; s++)
 		json_put_text(states, NULL, words_state(s));
@@ -509,7 +509,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 }
 
 /* Escapes characters that control a terminal or change the direction of text. */
-static void print(const char *text, size_t len, FILE *out)
+static void print_escaped(const char *text, size_t len, FILE *out)
 {
 	char *buf = xmalloc(TEXT_JSON_MAX(len));
 
@@ -545,7 +545,7 @@ static void put_all_steps(const struct report *r, FILE *out)
 				json_put_us(o, "gap_excess_us", excess);
 			text = json_text(o, &len);
 			fputs(separator, out);
-			print(text, len, out);
+			print_escaped(text, len, out);
 			json_object_put(o);
 			separator = ",\n";
 		}
@@ -561,7 +561,7 @@ void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE 
 
 	text = json_text(o, &len);
 	/* without its closing brace, so that the steps can follow */
-	print(text, len - 1, out);
+	print_escaped(text, len - 1, out);
 	if (all_steps)
 		put_all_steps(r, out);
 	fputs("}\n", out);

@@ -22,7 +22,7 @@ struct finder {
 	LIST(bool, mixed); /* by request number */
 };
 
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void requests_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct finder *f = arg;
 
@@ -39,7 +39,7 @@ void requests_add_shared(struct request_summary *rs, const struct step_seen *s)
 	rs->shared_tokens += step_seen_tokens(s);
 }
 
-static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+static void requests_on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
 	struct finder *f = arg;
 
@@ -49,7 +49,7 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 }
 
 /* Leaves out everything about this request. */
-static void leave_out(struct step_request *r, void *arg)
+static void request_leave_out(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
 
@@ -58,7 +58,7 @@ static void leave_out(struct step_request *r, void *arg)
 	f->mixed[r->serial] = true;
 }
 
-static void on_done(struct step_request *r, void *arg)
+static void requests_on_done(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
 	struct request_summary *rs = f->rs;
@@ -70,7 +70,7 @@ static void on_done(struct step_request *r, void *arg)
 		return;
 	}
 	if (r->lost)
-		leave_out(r, f);
+		request_leave_out(r, f);
 	rs->count++;
 	rs->began_before += r->began_before;
 	rs->lost += r->lost;
@@ -114,8 +114,8 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret)
 {
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = leave_out,
-		.done = on_done };
+	static const struct step_requests_ops ops = { .step = requests_on_step, .token = requests_on_token, .mixed = request_leave_out,
+		.done = requests_on_done };
 	struct finder f = { .rs = ret };
 	struct step_requests *q;
 	uint32_t *order, recording = 0;
@@ -214,7 +214,7 @@ static void add_culprit(struct batch_summary *sum, struct idmap *by_number, cons
 
 ORDER(compare_culprits, struct request_culprit, FALLING(ns), RISING(recording), RISING(number))
 
-static void find_culprits(const struct process *p, struct batch_summary *sum)
+static void batch_find_culprits(const struct process *p, struct batch_summary *sum)
 {
 	struct idmap by_number = { 0 };
 	struct request_pair pair;
@@ -277,7 +277,7 @@ static void find_occupancy(const struct process *p, struct batch_summary *sum)
 #define PART_SHARE 0.1
 #define STATE_SHARE 0.5
 
-static double tokens_behind(const struct request *r)
+static double tokens_after_first(const struct request *r)
 {
 	return r->output_tokens > 1 ? r->output_tokens - 1 : 1;
 }
@@ -285,7 +285,7 @@ static double tokens_behind(const struct request *r)
 /* The divisor for a part's time before it is compared: the parts of decoding grow with the tokens. */
 static double part_size(const struct request *r, unsigned int part)
 {
-	return part == TIME_OWN_DECODE || part == TIME_BETWEEN ? tokens_behind(r) : 1;
+	return part == TIME_OWN_DECODE || part == TIME_BETWEEN ? tokens_after_first(r) : 1;
 }
 
 /* ns of a part within the time that `kind` is about: all, up to the first token, or after it; -1: unknown. */
@@ -337,7 +337,7 @@ static void find_typical(struct sample *s, const struct member *members, size_t 
 	for (unsigned int k = 0; k < TIME_PARTS; k++) {
 		t->first_parts[k] = median_over(s->values, chosen, i, part_time(r[i], REQUEST_LATE_FIRST, k));
 		t->token_parts[k] = median_over(s->values, chosen, i,
-			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_behind(r[i]));
+			r[i]->tpot < 0 ? -1 : (double)part_time(r[i], REQUEST_LATE_TOKENS, k) / tokens_after_first(r[i]));
 	}
 	memset(s->states, 0, chosen * all * sizeof(*s->states));
 	for (size_t i = 0; i < chosen; i++) {
@@ -419,7 +419,7 @@ int64_t request_late_wait(const struct request *r, const struct request_wait *wa
 }
 
 /* Whether ns is nearly all of the request's part: states are known only for whole parts. */
-static bool is_whole(const struct request *r, unsigned int part, int64_t ns)
+static bool part_is_whole(const struct request *r, unsigned int part, int64_t ns)
 {
 	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];
 }
@@ -441,7 +441,7 @@ static void explain_part(const struct process *p, const struct request_typical *
 	int64_t states[STATES];
 
 	part->state = STATE_NONE;
-	if (part->part == TIME_OTHERS || part->part == TIME_QUEUED || !is_whole(r, part->part, part->ns))
+	if (part->part == TIME_OTHERS || part->part == TIME_QUEUED || !part_is_whole(r, part->part, part->ns))
 		return;
 	part_states(p, r, part->part, states);
 	for (unsigned int s = 0; s < STATES; s++) {
@@ -467,7 +467,7 @@ static int64_t part_waited(const struct process *p, const struct request *r, uns
 
 	if (part == TIME_QUEUED || part == TIME_OTHERS || ns <= 0)
 		return ns < 0 ? 0 : ns;
-	if (!is_whole(r, part, ns))
+	if (!part_is_whole(r, part, ns))
 		return 0;
 	part_states(p, r, part, states);
 	for (unsigned int s = 0; s < STATES; s++)
@@ -479,7 +479,7 @@ static void find_parts(const struct process *p, const struct request_typical *t,
 	struct request_late *late)
 {
 	const double *typical = late->kind == REQUEST_LATE_TOKENS ? t->token_parts : t->first_parts;
-	double scale = late->kind == REQUEST_LATE_TOKENS ? tokens_behind(r) : 1;
+	double scale = late->kind == REQUEST_LATE_TOKENS ? tokens_after_first(r) : 1;
 
 	for (unsigned int k = 0; k < TIME_PARTS; k++) {
 		struct request_late_part part = { .part = (enum request_time)k, .ns = part_time(r, late->kind, k) };
@@ -532,11 +532,11 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 	if (!ret->compared) {
 		for (unsigned int k = 0; k < TIME_PARTS; k++)
 			waited = ns_add(waited, part_waited(p, r, k, part_time(r, kind, k)));
-		each = (double)waited / (tokens ? tokens_behind(r) : 1);
+		each = (double)waited / (tokens ? tokens_after_first(r) : 1);
 	}
 	if (each < LEAST_SHARE * (ret->compared ? typical : (double)ret->value))
 		return false;
-	ret->excess = (int64_t)(each * (tokens ? tokens_behind(r) : 1));
+	ret->excess = (int64_t)(each * (tokens ? tokens_after_first(r) : 1));
 	if (ret->excess < LEAST_NS)
 		return false;
 	find_parts(p, t, r, ret);
@@ -565,12 +565,12 @@ void batch_summary_make(const struct process *p, struct batch_summary *ret)
 		}
 	}
 	list_sort(ret->late, ret->n_late, compare_late);
-	find_culprits(p, ret);
+	batch_find_culprits(p, ret);
 }
 
 /* ---- which requests kept the SLO ---- */
 
-static int parse_one(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
+static int slo_parse_item(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
 {
 	bool ttft = !strcmp(key, "ttft"), tpot = !strcmp(key, "tpot");
 	int64_t *member = ttft ? &slo->ttft : &slo->tpot;
@@ -613,7 +613,7 @@ int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX])
 		if (!value)
 			goto bad;
 		*value++ = '\0';
-		err = parse_one(part, value, &slo, why);
+		err = slo_parse_item(part, value, &slo, why);
 	}
 	if (err)
 		return err;
@@ -628,7 +628,7 @@ bad:
 }
 
 /* Whether a request has kept a limit so far. Sets *ret_known to false if that may still change. */
-static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
+static bool slo_limit_is_kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 {
 	if (!limit)
 		return true;
@@ -641,14 +641,14 @@ static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 	return true;
 }
 
-static void judge(const struct exchange *e, struct slo_result *ret)
+static void slo_judge_exchange(const struct exchange *e, struct slo_result *ret)
 {
 	bool known = true, ttft, tpot;
 
-	ttft = kept(ret->slo.ttft, e->first, e->outputs ? 0 : e->total, &known);
+	ttft = slo_limit_is_kept(ret->slo.ttft, e->first, e->outputs ? 0 : e->total, &known);
 	/* one token has no time between tokens, so it keeps any limit; without a token the outcome is open */
 	known &= e->outputs != 0;
-	tpot = e->outputs < 2 || kept(ret->slo.tpot, e->tpot, 0, &known);
+	tpot = e->outputs < 2 || slo_limit_is_kept(ret->slo.tpot, e->tpot, 0, &known);
 	if (ttft && tpot && !known) {
 		ret->unknown++;
 		return;
@@ -682,7 +682,7 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 		if (r && r->flags & (REQUEST_BEGAN_BEFORE | REQUEST_LOST | REQUEST_MIXED))
 			ret->unknown++;
 		else
-			judge(&e, ret);
+			slo_judge_exchange(&e, ret);
 		/* recordings do not overlap */
 		if (!i || e.recording != recording) {
 			ret->time = ns_add(ret->time, end - start);

@@ -27,7 +27,7 @@ static const char *const part_words[TIME_PARTS] = {
 /* ---- in words ---- */
 
 /* "request 21 (sequence 3, 2048 prompt tokens)"; r NULL: nothing else is known of it. */
-static void add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number,
+static void text_add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number,
 	const struct request *r)
 {
 	if (p->recordings > 1)
@@ -59,7 +59,7 @@ static unsigned int longest_waits(const struct process *p, const struct request 
 }
 
 /* "310 ms for request 21 (2048 prompt tokens), 120 ms for request 22 and 40.1 ms for others" */
-static void add_waits(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
+static void text_add_waits(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
 	int64_t ns)
 {
 	struct request_wait waits[WAITS_SHOWN];
@@ -80,13 +80,13 @@ static void add_waits(struct text *t, const struct process *p, const struct requ
 		text_add(t, " and %s for others", DURATION(others));
 }
 
-static void add_part(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
+static void text_add_late_part(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
 	const struct request_late_part *part)
 {
 	char phrase[PHRASE_MAX];
 
 	if (part->part == TIME_OTHERS)
-		add_waits(t, p, r, kind, part->ns);
+		text_add_waits(t, p, r, kind, part->ns);
 	else if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)
 		text_add(t, "%s %s", DURATION(part->ns), part_words[part->part]);
 	else
@@ -114,7 +114,7 @@ static const char *late_sentence(const struct process *p, const struct request *
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const char *what = kinds[late->kind];
 
-	add_request(&t, p, r->recording, r->number, r);
+	text_add_request(&t, p, r->recording, r->number, r);
 	if (late->kind == REQUEST_LATE_NONE && r->flags & REQUEST_CANCELLED)
 		what = ", cancelled without a token after %s";
 	text_add(&t, what, DURATION(late->value));
@@ -128,7 +128,7 @@ static const char *late_sentence(const struct process *p, const struct request *
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
 		text_add(&t, i ? "; " : ": ");
-		add_part(&t, p, r, late->kind, &late->parts[i]);
+		text_add_late_part(&t, p, r, late->kind, &late->parts[i]);
 	}
 	return buf;
 }
@@ -139,7 +139,7 @@ static const char *culprit_sentence(const struct process *p, const struct reques
 	struct text t = text_in(buf, SENTENCE_MAX);
 	uint32_t worst = p->served.requests[c->worst_of].number;
 
-	add_request(&t, p, c->recording, c->number, served_find(&p->served, c->recording, c->number));
+	text_add_request(&t, p, c->recording, c->number, served_find(&p->served, c->recording, c->number));
 	text_add(&t, ": %s, by ", DURATION(c->ns));
 	if (c->victims > 1)
 		text_add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
@@ -451,7 +451,7 @@ static void append_plot_row(struct json_object *rows, const struct request *r, i
 }
 
 /* Marks the requests to draw: the slowest, and a selection of the others, spread evenly. */
-static void choose(const struct process *p, const struct batch_summary *sum, bool *chosen)
+static void plot_choose_requests(const struct process *p, const struct batch_summary *sum, bool *chosen)
 {
 	size_t n = p->served.len, room = n < PLOT_MAX ? n : PLOT_MAX;
 
@@ -481,7 +481,7 @@ void json_put_requests_plot(struct json_object *o, const struct process *p, cons
 	rows = json_put_array(o, "rows");
 	places = xcalloc(p->served.len, sizeof(*places));
 	chosen = xcalloc(p->served.len, sizeof(*chosen));
-	choose(p, sum, chosen);
+	plot_choose_requests(p, sum, chosen);
 	for (size_t i = 0; i < p->served.len; i++) {
 		if (!chosen[i] || !request_told_apart(&p->served.requests[i]))
 			continue;

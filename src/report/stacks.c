@@ -20,7 +20,7 @@ static const char *const system_files[] = { "libc", "libpthread", "libm", "libdl
 	"libstdc++", "libgcc_s", "[vdso]", "vdso", "linux-vdso", "libpython", "python" };
 
 /* "libc.so.6", "libc-2.36.so", "python3.11", but neither "libcuda.so" nor "python_server". */
-static bool is_system(const char *file, size_t len)
+static bool file_is_system(const char *file, size_t len)
 {
 	list_for_each (name, system_files, sizeof(system_files) / sizeof(system_files[0])) {
 		size_t n = strlen(*name);
@@ -32,7 +32,7 @@ static bool is_system(const char *file, size_t len)
 }
 
 /* The "(file:line)" or "[library]" at the end of a frame, after a blank; NULL if there is none. */
-static const char *find_place(const char *text, size_t len)
+static const char *frame_find_place(const char *text, size_t len)
 {
 	char end = len ? text[len - 1] : '\0', open = end == ']' ? '[' : '(';
 
@@ -46,7 +46,7 @@ static const char *find_place(const char *text, size_t len)
 }
 
 /* Takes the ":line" off the file at the end. Returns the new length of the text in front of ")". */
-static size_t take_line(const char *place, size_t len, uint32_t *ret_line)
+static size_t frame_cut_line(const char *place, size_t len, uint32_t *ret_line)
 {
 	size_t at = len;
 	unsigned long line;
@@ -61,7 +61,7 @@ static size_t take_line(const char *place, size_t len, uint32_t *ret_line)
 }
 
 /* Joins the name and the place where it is, each cut if it is too long, between characters of UTF-8. */
-static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
+static void frame_join_name(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
 	const char *end)
 {
 	const char *ellipsis = "";
@@ -82,7 +82,7 @@ static void join(struct code_frame *f, const char *name, size_t name_len, const 
 
 void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 {
-	const char *place = find_place(text, len);
+	const char *place = frame_find_place(text, len);
 	size_t place_len = place ? (size_t)(text + len - place) : 0, inner;
 
 	ret->line = 0;
@@ -92,18 +92,18 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 	} else if (place && place[0] == '(') {
 		/* a name in C++ may end in ")" as well, but then it is followed by its library */
 		ret->kind = CODE_PYTHON;
-		inner = take_line(place, place_len - 1, &ret->line);
-		join(ret, text, (size_t)(place - text), place, inner, ")");
+		inner = frame_cut_line(place, place_len - 1, &ret->line);
+		frame_join_name(ret, text, (size_t)(place - text), place, inner, ")");
 		return;
 	} else if (place && place_len == 8 && !memcmp(place, "[kernel]", 8)) {
 		ret->kind = CODE_KERNEL;
-	} else if (place && is_system(place + 1, place_len - 2)) {
+	} else if (place && file_is_system(place + 1, place_len - 2)) {
 		ret->kind = CODE_SYSTEM;
 	}
 	if (!len)
-		join(ret, "[unknown]", 9, "", 0, "");
+		frame_join_name(ret, "[unknown]", 9, "", 0, "");
 	else
-		join(ret, text, len - place_len, place ? place : "", place_len, "");
+		frame_join_name(ret, text, len - place_len, place ? place : "", place_len, "");
 }
 
 /* ---- the hottest function of each operator ---- */
@@ -182,7 +182,7 @@ void stack_times_free(struct stack_times *s)
 }
 
 /* Whether what happens in the function is its own doing, and not done for its caller. */
-static bool is_own(const struct code_tree *t, uint32_t function)
+static bool function_is_own(const struct code_tree *t, uint32_t function)
 {
 	return t->functions[function].kind == CODE_NATIVE || t->functions[function].kind == CODE_PYTHON;
 }
@@ -197,7 +197,7 @@ bool code_is_called(const struct code_tree *t, uint32_t node, uint32_t function)
 }
 
 /* Returns -E2BIG if there are too many. */
-static int add_function(struct model *m, const char *text, enum code_kind kind, uint32_t *ret)
+static int code_add_function(struct model *m, const char *text, enum code_kind kind, uint32_t *ret)
 {
 	struct code_tree *t = &m->code;
 	struct code_function function = { .kind = (uint8_t)kind };
@@ -211,7 +211,7 @@ static int add_function(struct model *m, const char *text, enum code_kind kind, 
 	return 0;
 }
 
-static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uint32_t line, uint32_t *ret)
+static int code_tree_add_node(struct code_tree *t, uint32_t parent, uint32_t function, uint32_t line, uint32_t *ret)
 {
 	uint64_t key = (uint64_t)parent << 44 | (uint64_t)function << 24 | line;
 	const struct code_node *caller = &t->nodes[parent];
@@ -225,11 +225,11 @@ static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uin
 		return -E2BIG;
 	node.depth = (uint16_t)(caller->depth + 1);
 	node.outermost = !code_is_called(t, parent, function);
-	node.held_by = !is_own(t, function) && is_own(t, caller->held_by) ? caller->held_by : function;
+	node.held_by = !function_is_own(t, function) && function_is_own(t, caller->held_by) ? caller->held_by : function;
 	if (!line && caller->plain == parent) {
 		node.plain = (uint32_t)t->n_nodes;
 	} else {
-		err = add_node(t, caller->plain, function, 0, &node.plain);
+		err = code_tree_add_node(t, caller->plain, function, 0, &node.plain);
 		if (err)
 			return err;
 	}
@@ -251,10 +251,10 @@ static void tree_begin(struct model *m)
 	uint32_t node;
 
 	for (uint32_t i = 0; !(t->n_nodes > CODE_LEFT_OUT) && i <= CODE_LEFT_OUT; i++) {
-		add_function(m, texts[i], CODE_UNKNOWN, &root.function);
+		code_add_function(m, texts[i], CODE_UNKNOWN, &root.function);
 		root.held_by = root.function;
 		if (i)
-			add_node(t, CODE_ROOT, root.function, 0, &node);
+			code_tree_add_node(t, CODE_ROOT, root.function, 0, &node);
 		else
 			*list_add(t, nodes) = root;
 	}
@@ -262,7 +262,7 @@ static void tree_begin(struct model *m)
 
 /* Finds the node of a stack, whose frames are innermost first; CODE_LEFT_OUT if there is no room. -EINVAL: a frame is no
  * string. */
-static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
+static int code_add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
 {
 	struct code_tree *t = &m->code;
 	struct code_frame frame;
@@ -280,13 +280,13 @@ static int add_stack(struct model *m, const struct json_node *frames, uint32_t *
 			return -EINVAL;
 		code_frame_parse(text, strlen(text), &frame);
 		t->path[n].line = frame.line;
-		err = add_function(m, frame.text, frame.kind, &t->path[n++].function);
+		err = code_add_function(m, frame.text, frame.kind, &t->path[n++].function);
 	}
 	*ret_node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
 	if (cut)
 		*ret_node = CODE_LEFT_OUT;
 	while (!err && n--)
-		err = add_node(t, *ret_node, t->path[n].function, t->path[n].line, ret_node);
+		err = code_tree_add_node(t, *ret_node, t->path[n].function, t->path[n].line, ret_node);
 	t->cut_deep += !err && cut;
 	t->cut_nodes += err != 0;
 	if (err)
@@ -295,14 +295,14 @@ static int add_stack(struct model *m, const struct json_node *frames, uint32_t *
 }
 
 /* The node of a line's stack, whose frames are in the first line with its id. *ret_why: what is wrong with the line. */
-static uint32_t find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
+static uint32_t code_find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
 	const char **ret_why)
 {
 	uint32_t node = CODE_UNKNOWN_STACK;
 
 	if (!frames && idmap_get(&ids->nodes, id, &node))
 		return node;
-	if (!frames || add_stack(m, frames, &node)) {
+	if (!frames || code_add_stack(m, frames, &node)) {
 		m->code.unknown++;
 		*ret_why = frames ? "frames is not an array of strings" : "no line before this one has the frames of its stack";
 		return CODE_UNKNOWN_STACK;
@@ -371,7 +371,7 @@ static void waker_code_add(struct model *m, struct stack_times *s, const struct 
 
 	if (text) {
 		code_frame_parse(text, strlen(text), &frame);
-		add_function(m, frame.text, frame.kind, &w.by);
+		code_add_function(m, frame.text, frame.kind, &w.by);
 	}
 	w.thread = model_name(m, node_string(node_get(shape, KEY(waker))));
 	if (!w.thread && !w.by)
@@ -418,7 +418,7 @@ const char *stack_times_read(struct model *m, struct process *p, struct stack_id
 	if (frames && !node_is(frames, JSON_ARRAY))
 		return "frames is not an array of strings";
 	tree_begin(m);
-	row.node = id ? find_stack(m, ids, frames, node_u64(id), &why) : CODE_UNKNOWN_STACK;
+	row.node = id ? code_find_stack(m, ids, frames, node_u64(id), &why) : CODE_UNKNOWN_STACK;
 	row.wait = kind && !strcmp(kind, "wait");
 	/* other kinds, such as wakers, have no time, but later lines may use their stack */
 	if (!kind || (!row.wait && strcmp(kind, "sample")))

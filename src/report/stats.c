@@ -3,14 +3,14 @@
 
 ORDER(compare_values, int64_t, cmp_int(*x, *y))
 
-static int64_t rank(const int64_t *sorted, size_t n, unsigned int percent)
+static int64_t percentile_at(const int64_t *sorted, size_t n, unsigned int percent)
 {
 	size_t k = n / 100 * percent + (n % 100 * percent + 99) / 100;
 
 	return sorted[k - 1];
 }
 
-#define TAKE_PERCENT(percent) p.p##percent = rank(values, n, percent);
+#define TAKE_PERCENT(percent) p.p##percent = percentile_at(values, n, percent);
 
 struct percentiles percentiles_of(int64_t *values, size_t n)
 {

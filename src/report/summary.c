@@ -96,7 +96,7 @@ static void explain_gap(const struct process *p, const struct step *s, struct sl
 }
 
 /* ns of a long pause before a step in which *ret_waiting requests waited; 0: up to PAUSE_NS, or nobody asked for a token. */
-static int64_t stop_before(const struct process *p, const struct step *s, uint32_t *ret_waiting)
+static int64_t pause_before_step(const struct process *p, const struct step *s, uint32_t *ret_waiting)
 {
 	int64_t since = s->at;
 	uint32_t n = 0;
@@ -144,7 +144,7 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 }
 
 /* Takes what request_prof says: the only source for requests in batches, and the only one at all without steps. */
-static void take_lines(const struct process *p, struct summary *sum)
+static void summary_take_requests(const struct process *p, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
 	bool tpot = !p->steps.len || !rs->count || rs->mixed;
@@ -180,7 +180,7 @@ static void find_latencies(const struct process *p, const struct model *m, const
 
 	requests_find(p, m, names, rs);
 	if (p->served.in_batches || (!rs->count && !rs->mixed))
-		take_lines(p, sum);
+		summary_take_requests(p, sum);
 	sum->first_step = percentiles_of(rs->ttft, rs->n_ttft);
 	sum->tpot = percentiles_of(rs->tpot, rs->n_tpot);
 	time = output_time(p, names, sum);
@@ -221,7 +221,7 @@ void cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t
 }
 
 /* Whether an earlier row has the same name: such threads are one cause. */
-static bool named_before(const struct cause *c, uint32_t i)
+static bool behind_has_earlier_name(const struct cause *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < i; k++) {
 		if (c->behind[k].by == c->behind[i].by && !c->behind[k].tid == !c->behind[i].tid)
@@ -247,7 +247,7 @@ static void cause_add(struct summary *sum, const struct cause *c)
 		left -= ns;
 		part.by = row->by;
 		part.by_task = row->tid != 0;
-		cause_sums_add(&sum->causes, &part, ns, named_before(c, i));
+		cause_sums_add(&sum->causes, &part, ns, behind_has_earlier_name(c, i));
 	}
 	if (left <= 0 && !c->crowded)
 		return;
@@ -314,7 +314,7 @@ static void find_slow(const struct process *p, struct summary *sum)
 			*list_add(sum, slow) = slow;
 			cause_add(sum, &slow.cause);
 		}
-		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: stop_before(p, &s, &gap.waiting);
+		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical) ?: pause_before_step(p, &s, &gap.waiting);
 		if (gap.cause.excess) {
 			explain_gap(p, &s, &gap);
 			sum->slow_gaps++;

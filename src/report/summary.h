@@ -161,7 +161,7 @@ struct code_hot {
 	double usual;     /* samples in a typical step */
 };
 
-/* second: for the state cause.second. find_deepest() says when a function is named. */
+/* second: for the state cause.second. values_find_deepest() says when a function is named. */
 struct code_hot code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second);
 
 #endif

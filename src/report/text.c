@@ -80,7 +80,7 @@ static void page_percentiles(const struct page *page, const char *name, const st
 	page_put(page, " %10s\n", DURATION(p->max));
 }
 
-static void put_head(const struct page *page, const struct process *p, const struct summary *sum)
+static void page_put_process_head(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	const struct model *m = page->m;
 	bool any = false;
@@ -122,7 +122,7 @@ static void put_head(const struct page *page, const struct process *p, const str
 		page_put(page, "\n");
 }
 
-static void put_latencies(const struct page *page, const struct process *p, const struct summary *sum)
+static void page_put_latencies(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	const struct request_summary *rs = &sum->requests;
 	char row[80], text[REQUESTS_TEXT_MAX];
@@ -167,7 +167,7 @@ static void put_latencies(const struct page *page, const struct process *p, cons
 			LLU(sum->pauses), DURATION(sum->pause_max));
 }
 
-static void put_breakdown(const struct page *page, const struct phase_summary *phase)
+static void page_put_breakdown(const struct page *page, const struct phase_summary *phase)
 {
 	unsigned int order[STATES];
 	size_t n = page_order(phase->own, phase->workers, STATES, order);
@@ -189,7 +189,7 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	}
 }
 
-static void put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
+static void page_put_slowest(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	page_put(page, "\nSlow steps: %llu of %zu took longer than those around them",
 		LLU(sum->slow_steps - sum->slow_alone), p->steps.len);
@@ -207,7 +207,7 @@ static void put_slowest(const struct page *page, const struct process *p, const 
 		page_put(page, "  %s\n", words_slow(page->m, p, slow, SENTENCE));
 }
 
-static void put_tally(const struct page *page, const char *title, const struct tally *t)
+static void page_put_tally(const struct page *page, const char *title, const struct tally *t)
 {
 	char counts[COUNTS_TEXT_MAX];
 	int64_t total = 0;
@@ -238,7 +238,7 @@ static void put_tally(const struct page *page, const char *title, const struct t
 }
 
 /* Totals of the process, in steps and between them. */
-static void put_process_totals(const struct page *page, const struct process *p)
+static void page_put_process_totals(const struct page *page, const struct process *p)
 {
 	unsigned int order[STATES];
 	size_t n;
@@ -263,9 +263,9 @@ static void put_process_totals(const struct page *page, const struct process *p)
 		page_put(page, "\n");
 }
 
-static void put_process(const struct page *page, const struct process *p, const struct summary *sum)
+static void page_put_process(const struct page *page, const struct process *p, const struct summary *sum)
 {
-	put_head(page, p, sum);
+	page_put_process_head(page, p, sum);
 	if (p->steps.len) {
 		/* steps that hang come first */
 		if (sum->n_open)
@@ -278,24 +278,24 @@ static void put_process(const struct page *page, const struct process *p, const 
 			page_put(page, "\n%s\n", words_limited(sum, SENTENCE));
 	}
 	if (p->steps.len || p->served.len || p->served.n_exchanges) {
-		put_latencies(page, p, sum);
+		page_put_latencies(page, p, sum);
 		page_requests(page, p, &sum->batches);
 	}
 	if (p->steps.len) {
 		for (size_t i = 0; i < sum->n_phases; i++)
-			put_breakdown(page, &sum->phases[i]);
+			page_put_breakdown(page, &sum->phases[i]);
 		list_for_each (gpu, p->gpu.list, p->gpu.n)
 			page_gpu(page, gpu);
 		page_counts(page, &p->counts);
-		put_slowest(page, p, sum);
+		page_put_slowest(page, p, sum);
 	}
 	page_code(page, &sum->code);
-	put_tally(page, "Operators", &p->ops);
-	put_tally(page, "System calls", &p->syscalls);
-	put_process_totals(page, p);
+	page_put_tally(page, "Operators", &p->ops);
+	page_put_tally(page, "System calls", &p->syscalls);
+	page_put_process_totals(page, p);
 }
 
-static void put_loss(const struct page *page, const struct report *r)
+static void page_put_loss(const struct page *page, const struct report *r)
 {
 	const struct model *m = &r->model;
 	uint64_t lossy = 0, unfinished = 0;
@@ -347,7 +347,7 @@ static bool terminal_is_utf8(void)
 }
 
 /* Why the flight recorder has written the input; the same reason in several processes is printed once. */
-static void put_triggers(const struct page *page)
+static void page_put_triggers(const struct page *page)
 {
 	const struct model *m = page->m;
 
@@ -368,14 +368,14 @@ void report_text(const struct report *r, uint32_t slowest, FILE *out)
 	const struct page page = { .m = m, .out = out, .slowest = slowest, .utf8 = terminal_is_utf8() };
 	const char *between = "";
 
-	put_triggers(&page);
+	page_put_triggers(&page);
 	page_late(&page, &r->late);
 	for (size_t i = 0; i < m->n_processes; i++) {
 		if (process_empty(m->processes[i]))
 			continue;
 		page_put(&page, "%s", between);
 		between = "\n";
-		put_process(&page, m->processes[i], &r->summaries[i]);
+		page_put_process(&page, m->processes[i], &r->summaries[i]);
 	}
 	/* what other programs wrote: for each event its lines, and where their time went */
 	list_for_each (f, m->families, m->n_families) {
@@ -384,9 +384,9 @@ void report_text(const struct report *r, uint32_t slowest, FILE *out)
 		if (f->total.n)
 			page_put(&page, ", p50 %s, p90 %s, p99 %s, %s in all", DURATION(f->total.p50),
 				DURATION(f->total.p90), DURATION(f->total.p99), DURATION(f->total.sum));
-		put_tally(&page, "Stages", &f->stages);
+		page_put_tally(&page, "Stages", &f->stages);
 	}
 	page_put(&page, "\n");
 	page_code_left_out(&page);
-	put_loss(&page, r);
+	page_put_loss(&page, r);
 }

@@ -86,7 +86,7 @@ static enum nobody who_ran(const struct model *m, uint8_t state, uint32_t by, bo
 	return !by_task && !strcmp(model_text(m, by), "idle") ? NOBODY_IDLE : SOMEBODY;
 }
 
-static void add_phrase(struct text *t, const char *phrase, int64_t ns)
+static void text_add_phrase(struct text *t, const char *phrase, int64_t ns)
 {
 	const char *where = strstr(phrase, "%D");
 
@@ -97,17 +97,17 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
 {
 	struct text t = text_in(buf, PHRASE_MAX);
 
-	add_phrase(&t, phrases[state].longer, ns);
+	text_add_phrase(&t, phrases[state].longer, ns);
 	return buf;
 }
 
-static void add_name(struct text *t, const struct model *m, uint32_t name)
+static void text_add_name(struct text *t, const struct model *m, uint32_t name)
 {
 	text_add(t, "`%s`", SHORT_NAME(m, name));
 }
 
 /* The words before the culprit of a state; NULL: it has none. */
-static const char *by_word(uint8_t state)
+static const char *state_culprit_word(uint8_t state)
 {
 	if (state == ST_RUNNABLE)
 		return "behind ";
@@ -118,25 +118,25 @@ static const char *by_word(uint8_t state)
 
 /* Who ran instead, or who ended the wait. Without a table of the threads that ran it is known only for the
  * longest wait, which may be one of many. */
-static void add_by(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
+static void text_add_culprit(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	bool own = c->n_behind && c->behind[0].pid == p->pid;
 
-	if ((!c->by && !c->by_tid) || !by_word(c->state))
+	if ((!c->by && !c->by_tid) || !state_culprit_word(c->state))
 		return;
 	if (!c->n_behind && c->longest < c->part / 2)
 		text_add(t, ", at most %s at a time,", DURATION(c->longest));
 	else if (c->state != ST_RUNNABLE)
 		text_add(t, ",");
-	text_add(t, " %s", by_word(c->state));
+	text_add(t, " %s", state_culprit_word(c->state));
 	if (c->by_tid)
 		text_add(t, "%s %u%s", own ? "its own thread" : "pid", c->by_tid, c->by ? " " : "");
 	if (c->by)
-		add_name(t, m, c->by);
+		text_add_name(t, m, c->by);
 }
 
 /* "139 ms behind pid 990 `cc1plus`", or "behind its own thread 990 `server`" */
-static void add_part(struct text *t, const struct model *m, const struct process *p, const struct behind_info *row, bool first)
+static void text_add_behind(struct text *t, const struct model *m, const struct process *p, const struct behind_info *row, bool first)
 {
 	enum nobody nobody = who_ran(m, ST_RUNNABLE, row->by, row->tid != 0);
 
@@ -149,12 +149,12 @@ static void add_part(struct text *t, const struct model *m, const struct process
 		text_add(t, "behind ");
 		if (row->tid)
 			text_add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
-		add_name(t, m, row->by);
+		text_add_name(t, m, row->by);
 	}
 }
 
 /* Several threads were in the way, one after another. */
-static void add_parts(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
+static void text_add_all_behind(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	int64_t others = c->behind_whole;
 	uint32_t i;
@@ -165,7 +165,7 @@ static void add_parts(struct text *t, const struct model *m, const struct proces
 
 		if (i && row->ns < c->behind_whole / BEHIND_LEAST)
 			break;
-		add_part(t, m, p, row, !i);
+		text_add_behind(t, m, p, row, !i);
 		others -= row->ns;
 	}
 	if (others >= c->behind_whole / BEHIND_LEAST)
@@ -175,13 +175,13 @@ static void add_parts(struct text *t, const struct model *m, const struct proces
 }
 
 /* Whether naming one of the threads that ran meanwhile is enough. */
-static bool one_culprit(const struct cause *c)
+static bool cause_has_one_culprit(const struct cause *c)
 {
 	return !c->n_behind || (double)c->behind[0].ns >= BEHIND_ALONE * (double)c->behind_whole;
 }
 
 /* Numbers that go with the state. */
-static void add_counts(struct text *t, const struct step *s, const struct cause *c)
+static void text_add_counts(struct text *t, const struct step *s, const struct cause *c)
 {
 	if (c->where != WHERE_OWN)
 		return;
@@ -193,7 +193,7 @@ static void add_counts(struct text *t, const struct step *s, const struct cause 
 		text_add(t, " (%u major fault%s)", s->faults_major, s->faults_major == 1 ? "" : "s");
 }
 
-static void add_subject(struct text *t, const struct model *m, const struct step *s, const struct cause *c)
+static void text_add_subject(struct text *t, const struct model *m, const struct step *s, const struct cause *c)
 {
 	if (c->where == WHERE_OWN) {
 		text_add(t, "the calling thread ");
@@ -202,7 +202,7 @@ static void add_subject(struct text *t, const struct model *m, const struct step
 	} else if (c->where != WHERE_NONE) {
 		text_add(t, "worker %u ", c->tid);
 		if (s->straggler_comm && c->tid == s->straggler_tid) {
-			add_name(t, m, s->straggler_comm);
+			text_add_name(t, m, s->straggler_comm);
 			text_add(t, " ");
 		}
 	}
@@ -223,7 +223,7 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 }
 
 /* The function that holds most of what the step took longer. second: in the state that comes second. */
-static void add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
+static void text_add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
 	struct code_hot hot = code_find_hot(m, p, slow, second);
 
@@ -239,10 +239,10 @@ static void add_code(struct text *t, const struct model *m, const struct process
 		text_add(t, " (%llu sample%s, usually %.1f)", LLU(hot.samples), hot.samples == 1 ? "" : "s", hot.usual);
 }
 
-static void add_cause(struct text *t, const struct model *m, const struct process *p, const struct step *s, const struct slow_step *slow)
+static void text_add_cause(struct text *t, const struct model *m, const struct process *p, const struct step *s, const struct slow_step *slow)
 {
 	const struct cause *c = &slow->cause;
-	enum nobody nobody = one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY;
+	enum nobody nobody = cause_has_one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY;
 	/* its threads spun for much of the time in which they did not wait for one another */
 	bool spins = s->own[ST_BARRIER] + s->workers[ST_BARRIER] > (s->own[ST_RUNNABLE] + s->workers[ST_RUNNABLE]) / 4;
 	uint32_t op;
@@ -251,29 +251,29 @@ static void add_cause(struct text *t, const struct model *m, const struct proces
 	if (c->crowded)
 		text_add(t, "%u %s threads share %u allowed CPU%s: ", step_workers(s) + 1, spins ? "spinning" : "busy", s->cpus_allowed,
 			s->cpus_allowed == 1 ? "" : "s");
-	add_subject(t, m, s, c);
+	text_add_subject(t, m, s, c);
 	if (nobody == NOBODY_LIMIT) {
 		text_add(t, "was held back for %s by a CPU limit (cgroup cpu.max)", DURATION(c->part));
 	} else if (nobody == NOBODY_IDLE) {
 		text_add(t, "waited %s for a CPU while its own was idle", DURATION(c->part));
 	} else if (c->state == ST_BARRIER && c->tid) {
-		add_phrase(t, "waited %D longer at barriers for worker ", c->part);
+		text_add_phrase(t, "waited %D longer at barriers for worker ", c->part);
 		text_add(t, "%u", c->tid);
 	} else {
-		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer, c->part);
-		add_counts(t, s, c);
-		if (one_culprit(c))
-			add_by(t, m, p, c);
+		text_add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer, c->part);
+		text_add_counts(t, s, c);
+		if (cause_has_one_culprit(c))
+			text_add_culprit(t, m, p, c);
 		else
-			add_parts(t, m, p, c);
+			text_add_all_behind(t, m, p, c);
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		text_add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
-	add_code(t, m, p, slow, false);
+	text_add_code(t, m, p, slow, false);
 	if (c->second != STATE_NONE) {
 		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
-		add_phrase(t, phrases[c->second].longer, c->second_part);
-		add_code(t, m, p, slow, true);
+		text_add_phrase(t, phrases[c->second].longer, c->second_part);
+		text_add_code(t, m, p, slow, true);
 	}
 	if (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT)
 		return;
@@ -282,7 +282,7 @@ static void add_cause(struct text *t, const struct model *m, const struct proces
 		text_add(t, " (%s %s more)", SHORT_NAME(m, op), DURATION(ns));
 }
 
-static void add_step(struct text *t, const struct model *m, const struct process *p, const struct step *s)
+static void text_add_step(struct text *t, const struct model *m, const struct process *p, const struct step *s)
 {
 	if (p->recordings > 1)
 		text_add(t, "recording %u, ", s->recording + 1);
@@ -299,7 +299,7 @@ const char *words_slow(const struct model *m, const struct process *p, const str
 
 	if (slow->gap) {
 		text_add(&t, "before ");
-		add_step(&t, m, p, s);
+		text_add_step(&t, m, p, s);
 		if (slow->waiting)
 			text_add(&t, ", no step for %s, for %s of which %u request%s waited", DURATION(s->gap),
 				DURATION(c->excess), slow->waiting, slow->waiting == 1 ? "" : "s");
@@ -308,16 +308,16 @@ const char *words_slow(const struct model *m, const struct process *p, const str
 				DURATION(c->typical));
 		if (slow->call) {
 			text_add(&t, ", %s of it in ", DURATION(slow->call_ns));
-			add_name(&t, m, slow->call);
+			text_add_name(&t, m, slow->call);
 		}
 		return buf;
 	}
-	add_step(&t, m, p, s);
+	text_add_step(&t, m, p, s);
 	text_add(&t, ", %s", DURATION(s->total));
 	if (c->compared)
 		text_add(&t, " instead of %s", DURATION(c->typical));
 	text_add(&t, ": ");
-	add_cause(&t, m, p, s, slow);
+	text_add_cause(&t, m, p, s, slow);
 	if (s->lost)
 		text_add(&t, " (%u records lost meanwhile)", s->lost);
 	return buf;
@@ -339,9 +339,9 @@ const char *words_cause(const struct model *m, const struct cause_sum *cause, ch
 		text_add(&t, "waited for a CPU while their own was idle");
 	} else {
 		text_add(&t, "%s", phrases[cause->state].shortly);
-		if (by_word(cause->state) && cause->by) {
-			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",", by_word(cause->state));
-			add_name(&t, m, cause->by);
+		if (state_culprit_word(cause->state) && cause->by) {
+			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",", state_culprit_word(cause->state));
+			text_add_name(&t, m, cause->by);
 		}
 	}
 	return buf;
@@ -352,11 +352,11 @@ const char *words_open(const struct model *m, const struct process *p, const str
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const struct step loaded = steps_load(&p->steps, open->step), *s = &loaded;
 
-	add_step(&t, m, p, s);
+	text_add_step(&t, m, p, s);
 	text_add(&t, " had not ended after %s", DURATION(s->total));
 	if (open->cause.where != WHERE_NONE) {
 		text_add(&t, ": ");
-		add_cause(&t, m, p, s, open);
+		text_add_cause(&t, m, p, s, open);
 	}
 	if (s->lost)
 		text_add(&t, " (%u records lost meanwhile)", s->lost);
