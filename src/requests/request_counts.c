@@ -25,7 +25,7 @@ static void drop_first(struct request_counts *c, size_t n)
 	memmove(c->list, c->list + n, c->n * sizeof(*c->list));
 }
 
-static void push(struct request_counts *c, uint64_t ns, int active, int waiting)
+static void push_delta(struct request_counts *c, uint64_t ns, int active, int waiting)
 {
 	size_t i;
 
@@ -49,14 +49,14 @@ static void push_wait(struct request_counts *c, const struct request_live *l)
 		start = l->last_end;
 	if (start >= end)
 		return;
-	push(c, start, 0, 1);
-	push(c, end, 0, -1);
+	push_delta(c, start, 0, 1);
+	push_delta(c, end, 0, -1);
 }
 
 void request_counts_part(struct request_counts *c, struct request_live *l, uint64_t start, uint64_t end)
 {
 	if (!l->counted) {
-		push(c, start, 1, 0);
+		push_delta(c, start, 1, 0);
 		l->counted = true;
 		l->last_end = end;
 	} else {
@@ -76,7 +76,7 @@ void request_counts_end(struct request_counts *c, struct request_live *l)
 		return;
 	l->counted = false;
 	DL_DELETE(c->first, l);
-	push(c, l->last_end, -1, 0);
+	push_delta(c, l->last_end, -1, 0);
 }
 
 bool request_counts_step(struct request_counts *c, uint64_t start, uint64_t end)

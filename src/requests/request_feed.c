@@ -83,7 +83,7 @@ const char *request_pairs_why(enum join_result why)
 }
 
 /* Whether the process numbers its requests. */
-static bool numbers(const struct pairs *p, uint32_t tgid)
+static bool process_is_numbering(const struct pairs *p, uint32_t tgid)
 {
 	size_t i = 0;
 
@@ -101,12 +101,12 @@ static void take_received(struct pairs *p, const struct rec_hdr *call, uint64_t 
 	p->received[i].tid = call->tid;
 	p->received[i].at_ns = call->start_ns;
 	p->received[i].given = given;
-	if (!numbers(p, call->tgid) && p->n_numbering < NUMBERING_MAX)
+	if (!process_is_numbering(p, call->tgid) && p->n_numbering < NUMBERING_MAX)
 		p->numbering[p->n_numbering++] = call->tgid;
 }
 
 /* The number of the request that the answering thread passed on between the request and its answer. 0: unknown. */
-static uint64_t given_of(const struct pairs *p, const struct rec_request *r)
+static uint64_t request_find_given(const struct pairs *p, const struct rec_request *r)
 {
 	uint64_t n = p->n_received < RECEIVED_MAX ? p->n_received : RECEIVED_MAX;
 	uint64_t until = r->first_chunk_ns ? r->first_chunk_ns : r->h.start_ns + r->h.dur_ns;
@@ -132,12 +132,12 @@ static struct join_socket socket_of(const struct pairs *p, const struct rec_requ
 		.blocked = r->blocked_ns,
 		.gone = r->gone_ns != 0,
 		.writes = r->writes,
-		.given = given_of(p, r),
+		.given = request_find_given(p, r),
 		.tid = r->h.tid,
 	};
 }
 
-static void set_latest(struct pairs *p, uint64_t ns)
+static void pairs_set_latest(struct pairs *p, uint64_t ns)
 {
 	if (ns <= p->latest)
 		return;
@@ -146,7 +146,7 @@ static void set_latest(struct pairs *p, uint64_t ns)
 }
 
 /* The present time of the recording, which also goes on if no more requests come. */
-static uint64_t now_of(const struct pairs *p)
+static uint64_t pairs_now(const struct pairs *p)
 {
 	return p->latest + (clock_boot_ns() - p->latest_seen);
 }
@@ -171,7 +171,7 @@ static void find_group_ends(struct pairs *p)
 }
 
 /* Whether an answer is final. One by the engine's number awaits nothing else. */
-static bool is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, bool all)
+static bool answer_is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, bool all)
 {
 	uint64_t end = p->group_ends[a->group];
 
@@ -186,9 +186,9 @@ static void held_free(const struct request_feed *f, void **held)
 }
 
 /* Whether a request is the engine's own, with which it warms up: not reported. */
-static bool is_nobodys(const struct pairs *p, const struct join_sequence *q)
+static bool sequence_is_warmup(const struct pairs *p, const struct join_sequence *q)
 {
-	return !q->given && !q->vague && numbers(p, q->tgid);
+	return !q->given && !q->vague && process_is_numbering(p, q->tgid);
 }
 
 static void tell_done(const struct request_feed *f, size_t nth)
@@ -197,7 +197,7 @@ static void tell_done(const struct request_feed *f, size_t nth)
 	const struct join_answer *a = &p->of_sequences[nth];
 	void **held = p->done[nth].held;
 
-	for (size_t i = 0; i < f->n_readers && !is_nobodys(p, &p->sequences[nth]); i++) {
+	for (size_t i = 0; i < f->n_readers && !sequence_is_warmup(p, &p->sequences[nth]); i++) {
 		const struct reader *to = &f->readers[i];
 
 		if (held[i] && to->ops)
@@ -212,7 +212,7 @@ static void tell_due(struct request_feed *f, bool all)
 	struct pairs *p = f->pairs;
 
 	for (size_t i = 0; i < p->n_done; i++) {
-		if (is_due(p, &p->of_sequences[i], p->sequences[i].given, all)) {
+		if (answer_is_due(p, &p->of_sequences[i], p->sequences[i].given, all)) {
 			tell_done(f, i);
 			continue;
 		}
@@ -222,7 +222,7 @@ static void tell_due(struct request_feed *f, bool all)
 	for (size_t i = 0; i < p->n_records; i++) {
 		const struct join_answer *a = &p->of_sockets[i];
 
-		if (!is_due(p, a, p->sockets[i].given, all)) {
+		if (!answer_is_due(p, a, p->sockets[i].given, all)) {
 			p->records[n_records++] = p->records[i];
 			continue;
 		}
@@ -235,11 +235,11 @@ static void tell_due(struct request_feed *f, bool all)
 }
 
 /* Reports the requests that need not wait any longer; all: every request. */
-static void decide(struct request_feed *f, bool all)
+static void feed_decide_pairs(struct request_feed *f, bool all)
 {
 	struct pairs *p = f->pairs;
 
-	p->decided = now_of(p);
+	p->decided = pairs_now(p);
 	for (size_t i = 0; i < p->n_records; i++)
 		p->sockets[i] = socket_of(p, p->records[i]);
 	memcpy(p->sequences + p->n_done, p->open, p->n_open * sizeof(*p->open));
@@ -258,12 +258,12 @@ static size_t find_open(const struct pairs *p, uint32_t serial)
 }
 
 /* Holds a finished request. held NULL: no reader wants its socket. */
-static void take_done(struct request_feed *f, const struct step_request *r, void **held)
+static void feed_hold_done(struct request_feed *f, const struct step_request *r, void **held)
 {
 	struct pairs *p = f->pairs;
 	size_t i = find_open(p, r->serial);
 
-	set_latest(p, r->last_end);
+	pairs_set_latest(p, r->last_end);
 	if (i < p->n_open) {
 		p->open[i] = p->open[--p->n_open];
 		p->open_serials[i] = p->open_serials[p->n_open];
@@ -271,7 +271,7 @@ static void take_done(struct request_feed *f, const struct step_request *r, void
 	if (!held)
 		return;
 	if (p->n_done == HELD_MAX)
-		decide(f, true);
+		feed_decide_pairs(f, true);
 	p->done[p->n_done].held = held;
 	p->done[p->n_done].end = r->last_end;
 	p->sequences[p->n_done++] = (struct join_sequence){
@@ -290,7 +290,7 @@ static void take_done(struct request_feed *f, const struct step_request *r, void
 
 /* ---- from steps ---- */
 
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+static void feed_on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct request_feed *f = arg;
 	struct pairs *p = f->pairs;
@@ -306,12 +306,12 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	TELL(f, begin, r, s);
 }
 
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+static void feed_on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	TELL((struct request_feed *)arg, part, r, s, p);
 }
 
-static void on_first(struct step_request *r, void *arg)
+static void feed_on_first(struct step_request *r, void *arg)
 {
 	struct request_feed *f = arg;
 	size_t i = f->pairs ? find_open(f->pairs, r->serial) : 0;
@@ -321,17 +321,17 @@ static void on_first(struct step_request *r, void *arg)
 	TELL(f, first, r);
 }
 
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void feed_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	TELL((struct request_feed *)arg, step, r, s);
 }
 
-static void on_mixed(struct step_request *r, void *arg)
+static void feed_on_mixed(struct step_request *r, void *arg)
 {
 	TELL((struct request_feed *)arg, mixed, r);
 }
 
-static void on_done(struct step_request *r, void *arg)
+static void feed_on_done(struct step_request *r, void *arg)
 {
 	struct request_feed *f = arg;
 	void **held = f->pairs ? xcalloc(f->n_readers + 1, sizeof(*held)) : NULL;
@@ -354,7 +354,7 @@ static void on_done(struct step_request *r, void *arg)
 		held = NULL;
 	}
 	if (f->pairs)
-		take_done(f, r, held);
+		feed_hold_done(f, r, held);
 }
 
 /* ---- the sink ---- */
@@ -362,7 +362,7 @@ static void on_done(struct step_request *r, void *arg)
 static void feed_step(struct request_feed *f, const struct rec_step *r)
 {
 	if (f->pairs)
-		set_latest(f->pairs, r->h.start_ns + r->h.dur_ns);
+		pairs_set_latest(f->pairs, r->h.start_ns + r->h.dur_ns);
 	step_requests_step(f->steps, r);
 }
 
@@ -375,9 +375,9 @@ static void feed_socket(struct request_feed *f, const struct rec_request *r)
 		return;
 	}
 	if (p->n_records == HELD_MAX)
-		decide(f, true);
+		feed_decide_pairs(f, true);
 	p->records[p->n_records++] = memcpy(xmalloc(sizeof(*r)), r, sizeof(*r));
-	set_latest(p, r->h.start_ns + r->h.dur_ns);
+	pairs_set_latest(p, r->h.start_ns + r->h.dur_ns);
 }
 
 static void feed_call(struct request_feed *f, const struct rec_function *r)
@@ -419,8 +419,8 @@ static void feed_settled(struct sink *s)
 
 	/* first, so that what the readers make of it settles with the rest */
 	step_requests_settled(f->steps);
-	if (p && p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
-		decide(f, false);
+	if (p && p->n_done + p->n_records && pairs_now(p) >= p->decided + DECIDE_NS)
+		feed_decide_pairs(f, false);
 	sink_settled(f->sink.inner);
 }
 
@@ -433,7 +433,7 @@ static int feed_close(struct sink *s, const struct window_totals *t)
 	if (t)
 		step_requests_finish(f->steps);
 	if (t && f->pairs)
-		decide(f, true);
+		feed_decide_pairs(f, true);
 	err = sink_close(f->sink.inner, t);
 	request_feed_free(f);
 	return err;
@@ -504,12 +504,12 @@ void request_feed_free(struct request_feed *f)
 struct request_feed *request_feed_new(const struct recording *rec)
 {
 	static const struct step_requests_ops ops = {
-		.begin = on_begin,
-		.part = on_part,
-		.first = on_first,
-		.step = on_step,
-		.mixed = on_mixed,
-		.done = on_done,
+		.begin = feed_on_begin,
+		.part = feed_on_part,
+		.first = feed_on_first,
+		.step = feed_on_step,
+		.mixed = feed_on_mixed,
+		.done = feed_on_done,
 	};
 	struct request_feed *f = xcalloc(1, sizeof(*f));
 

@@ -24,7 +24,7 @@ struct answers {
 
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
-	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* can_be(), however late */
+	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* pair_is_possible(), however late */
 	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: lowest member of its group */
 	size_t n_sockets, n_sequences;
 	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
@@ -45,7 +45,7 @@ static const uint64_t soon_ns[] = { 250000, 500000, 1000000, 2000000, 4000000, 8
 #define HELD_UP_NS 5000000
 
 /* Whether something was written within `soon` after `at`, when what it reports happened, not counting blocked writes. */
-static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, uint64_t soon)
+static bool write_is_soon(const struct join_socket *s, uint64_t written, uint64_t at, uint64_t soon)
 {
 	return written >= at && written - at <= s->blocked + soon;
 }
@@ -57,7 +57,7 @@ static bool have_same_number(const struct join_socket *s, const struct join_sequ
 }
 
 /* Whether a sequence can be the request of a socket if its answer is written within `soon`. */
-static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
+static bool pair_is_possible_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
 {
 	if (s->given || q->given)
 		return have_same_number(s, q);
@@ -68,7 +68,7 @@ static bool can_be_soon(const struct join_socket *s, const struct join_sequence 
 	if (!q->first && !q->vague)
 		return q->open && s->last >= q->start;
 	/* an answer in one part may be written when it is complete */
-	if (!q->vague && (s->first < q->first || (s->chunks > 1 && !is_soon(s, s->first, q->first, soon))))
+	if (!q->vague && (s->first < q->first || (s->chunks > 1 && !write_is_soon(s, s->first, q->first, soon))))
 		return false;
 	if (q->open)
 		return true;
@@ -78,7 +78,7 @@ static bool can_be_soon(const struct join_socket *s, const struct join_sequence 
 }
 
 /* Whether a sequence can be the request of a socket, even if its answer is late. */
-static bool can_be(const struct join_socket *s, const struct join_sequence *q)
+static bool pair_is_possible(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->given || q->given)
 		return have_same_number(s, q);
@@ -97,7 +97,7 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 }
 
 /* Whether they also look alike: only pairs that do are joined. */
-static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
+static bool pair_is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->given)
 		return true;
@@ -105,7 +105,7 @@ static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 	       (s->chunks < 2 || s->gone || s->blocked >= HELD_UP_NS || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
 }
 
-static uint32_t group_of(struct join *j, uint32_t i)
+static uint32_t join_find_group(struct join *j, uint32_t i)
 {
 	while (j->groups[i] != i)
 		i = j->groups[i] = j->groups[j->groups[i]];
@@ -118,7 +118,7 @@ static void find_groups(struct join *j)
 		j->groups[i] = i;
 	for (uint32_t i = 0; i < j->n_sockets; i++) {
 		for (uint32_t k = 0; k < j->n_sequences; k++) {
-			uint32_t a = group_of(j, i), b = group_of(j, (uint32_t)j->n_sockets + k);
+			uint32_t a = join_find_group(j, i), b = join_find_group(j, (uint32_t)j->n_sockets + k);
 
 			if (j->fits[i][k])
 				j->groups[a > b ? a : b] = a > b ? b : a;
@@ -192,7 +192,7 @@ static bool pair_in_order(const struct join *j, struct group *g)
 }
 
 /* Whether every complete matching contains this pair. */
-static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
+static bool pair_is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
 	struct group other = *g;
 
@@ -218,7 +218,7 @@ static void decide_group(const struct join *j, struct group *g, bool open, bool 
 	for (uint32_t k = 0; k < g->n_sequences; k++) {
 		struct join_answer *s = &of->sockets[g->sockets[g->pairs[k]]], *q = &of->sequences[g->sequences[k]];
 
-		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || (!j->by_order && !is_forced(j, g, k)))
+		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || (!j->by_order && !pair_is_forced(j, g, k)))
 			continue;
 		s->result = q->result = JOIN_DONE;
 		s->with = g->sequences[k];
@@ -241,9 +241,9 @@ static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
 			bool done = of->sockets[i].result == JOIN_DONE || of->sequences[k].result == JOIN_DONE;
 
 			if (!soon)
-				j->may_be[i][k] = can_be(s, q);
-			j->fits[i][k] = soon ? can_be_soon(s, q, soon) : !done && j->may_be[i][k];
-			j->alike[i][k] = j->fits[i][k] && (soon || is_alike(s, q));
+				j->may_be[i][k] = pair_is_possible(s, q);
+			j->fits[i][k] = soon ? pair_is_possible_soon(s, q, soon) : !done && j->may_be[i][k];
+			j->alike[i][k] = j->fits[i][k] && (soon || pair_is_alike(s, q));
 			any |= j->fits[i][k];
 		}
 		n += any;
@@ -284,7 +284,7 @@ static struct rule find_rule(const struct join *j, uint32_t tgid, const struct j
 }
 
 /* Whether a pair does not contradict the rule, as far as is known. */
-static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
+static bool rule_is_obeyed(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
 }
@@ -305,7 +305,7 @@ static bool find_fits_by_rule(struct join *j, const struct answers *of)
 			rule = find_rule(j, s->tgid, of->sockets);
 		any |= rule.known;
 		for (size_t k = 0; k < j->n_sequences && rule.known; k++) {
-			j->fits[i][k] &= obeys(&rule, s, &j->sequences[k]);
+			j->fits[i][k] &= rule_is_obeyed(&rule, s, &j->sequences[k]);
 			j->alike[i][k] = j->fits[i][k] && (!s->gone || j->alike[i][k]);
 		}
 	}
@@ -334,7 +334,7 @@ static void find_exchanges(struct join *j, const struct answers *of)
 }
 
 /* Undoes pairs that could have exchanged their sequences if answers may be late. */
-static void take_back(struct join *j, const struct answers *of)
+static void undo_exchangeable(struct join *j, const struct answers *of)
 {
 	find_exchanges(j, of);
 	for (size_t i = 0; i < j->n_sockets; i++) {
@@ -363,7 +363,7 @@ static void decide_groups(struct join *j, const struct answers *of)
 			uint32_t *n = q ? &g.n_sequences : &g.n_sockets;
 			struct join_answer *a = q ? &of->sequences[i - n_sockets] : &of->sockets[i];
 
-			if (group_of(j, i) != group || a->result == JOIN_DONE)
+			if (join_find_group(j, i) != group || a->result == JOIN_DONE)
 				continue;
 			a->group = group;
 			a->result = JOIN_AMBIGUOUS;
@@ -381,7 +381,7 @@ static void decide_groups(struct join *j, const struct answers *of)
 }
 
 /* Restores the answers of requests that are not joined. */
-static void keep_joined(struct join_answer *a, const struct join_answer *before, size_t n)
+static void restore_unjoined(struct join_answer *a, const struct join_answer *before, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (a[i].result != JOIN_DONE)
@@ -397,8 +397,8 @@ static void decide_by_rule(struct join *j, const struct answers *of)
 	memcpy(j->timed_sockets, of->sockets, j->n_sockets * sizeof(*of->sockets));
 	memcpy(j->timed_sequences, of->sequences, j->n_sequences * sizeof(*of->sequences));
 	decide_groups(j, of);
-	keep_joined(of->sockets, j->timed_sockets, j->n_sockets);
-	keep_joined(of->sequences, j->timed_sequences, j->n_sequences);
+	restore_unjoined(of->sockets, j->timed_sockets, j->n_sockets);
+	restore_unjoined(of->sequences, j->timed_sequences, j->n_sequences);
 }
 
 static void forget_answers(const struct join *j, const struct answers *of)
@@ -410,7 +410,7 @@ static void forget_answers(const struct join *j, const struct answers *of)
 }
 
 /* The sequence of a joined socket; NULL: it is not joined. */
-static const struct join_sequence *with(const struct join *j, const struct join_answer *of_socket)
+static const struct join_sequence *joined_sequence(const struct join *j, const struct join_answer *of_socket)
 {
 	return of_socket->result == JOIN_DONE ? &j->sequences[of_socket->with] : NULL;
 }
@@ -426,7 +426,7 @@ static bool keeps_order(const struct join *j, const struct join_socket *any, con
 		return false;
 	for (size_t i = 0; i < j->n_sockets; i++) {
 		const struct join_socket *s = &j->sockets[i], *o = j->sockets;
-		const struct join_sequence *q = with(j, &j->timed_sockets[i]), *joined = with(j, &of_sockets[i]), *of_o;
+		const struct join_sequence *q = joined_sequence(j, &j->timed_sockets[i]), *joined = joined_sequence(j, &of_sockets[i]), *of_o;
 		bool told = false;
 
 		if (s->tgid != any->tgid)
@@ -435,14 +435,14 @@ static bool keeps_order(const struct join *j, const struct join_socket *any, con
 			return false;
 		q = joined ? joined : q;
 		for (size_t k = 0; k < i && q && q->second; k++, o++) {
-			of_o = with(j, &of_sockets[k]);
-			of_o = of_o ? of_o : with(j, &j->timed_sockets[k]);
+			of_o = joined_sequence(j, &of_sockets[k]);
+			of_o = of_o ? of_o : joined_sequence(j, &j->timed_sockets[k]);
 			if (!of_o || o->tgid != s->tgid || of_o->context != q->context || !of_o->second)
 				continue;
 			if ((s->first < o->first) != (q->second < of_o->second))
 				return false;
 			told |= began_between(s, of_o) && began_between(o, q) &&
-				((joined && of_sockets[k].result == JOIN_DONE) || (rule.known && !obeys(&rule, s, of_o)));
+				((joined && of_sockets[k].result == JOIN_DONE) || (rule.known && !rule_is_obeyed(&rule, s, of_o)));
 		}
 		n += told;
 	}
@@ -498,7 +498,7 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 			continue;
 		find_fits(j, &of, SOON_MARGIN * soon_ns[i]);
 		decide_groups(j, &of);
-		take_back(j, &of);
+		undo_exchangeable(j, &of);
 		break;
 	}
 	find_fits(j, &of, 0);

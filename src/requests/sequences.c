@@ -18,7 +18,7 @@ static const char *const names[SEQUENCE_WHATS] = {
 	[SEQUENCE_END] = "end",
 };
 
-static size_t find(const struct shown_contexts *m, uint32_t tgid, uint64_t key)
+static size_t shown_find_context(const struct shown_contexts *m, uint32_t tgid, uint64_t key)
 {
 	size_t i = 0;
 
@@ -27,9 +27,9 @@ static size_t find(const struct shown_contexts *m, uint32_t tgid, uint64_t key)
 	return i;
 }
 
-static void learn(struct shown_contexts *m, uint32_t tgid, uint64_t key, uint64_t context)
+static void shown_learn_context(struct shown_contexts *m, uint32_t tgid, uint64_t key, uint64_t context)
 {
-	size_t i = find(m, tgid, key);
+	size_t i = shown_find_context(m, tgid, key);
 
 	if (i == m->n && m->n < SHOWN_CONTEXTS_MAX)
 		m->n++;
@@ -40,7 +40,7 @@ static void learn(struct shown_contexts *m, uint32_t tgid, uint64_t key, uint64_
 	m->list[i].context = context;
 }
 
-static bool find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret)
+static bool probe_find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret)
 {
 	int i = check_find(s, r->vals, name);
 
@@ -50,7 +50,7 @@ static bool find_value(const struct probe_spec *s, const struct rec_function *r,
 	return true;
 }
 
-static bool find_what(const char *name, enum sequence_what *ret)
+static bool what_from_name(const char *name, enum sequence_what *ret)
 {
 	for (int i = 0; i < SEQUENCE_WHATS; i++) {
 		if (strcmp(name, names[i]))
@@ -66,7 +66,7 @@ static int64_t find_bound(const struct probe_spec *s, const struct rec_function 
 {
 	uint64_t v;
 
-	return find_value(s, r, name, &v) && (int64_t)v >= 0 ? (int64_t)v : none;
+	return probe_find_value(s, r, name, &v) && (int64_t)v >= 0 ? (int64_t)v : none;
 }
 
 /* Finds the engine's number of a request, plus 1. */
@@ -74,18 +74,18 @@ static bool find_number(const struct probe_spec *s, const struct rec_function *r
 {
 	uint64_t v;
 
-	if (!find_value(s, r, "request", &v) || (int64_t)v < 0)
+	if (!probe_find_value(s, r, "request", &v) || (int64_t)v < 0)
 		return false;
 	*ret = v + 1;
 	return true;
 }
 
 /* Converts the engine's own reading of CLOCK_MONOTONIC, in microseconds, to CLOCK_BOOTTIME. 0: none. */
-static uint64_t find_said(const struct probe_spec *s, const struct rec_function *r)
+static uint64_t find_engine_time(const struct probe_spec *s, const struct rec_function *r)
 {
 	uint64_t us;
 
-	if (!find_value(s, r, "at_us", &us) || !us || us > INT64_MAX / 1000)
+	if (!probe_find_value(s, r, "at_us", &us) || !us || us > INT64_MAX / 1000)
 		return 0;
 	return us * 1000 + (uint64_t)clock_boot_offset_ns(&(struct clock_shift){ 0 });
 }
@@ -114,21 +114,21 @@ bool sequence_change_of(struct shown_contexts *m, const struct probe_table *prob
 	if (s->role != ROLE_SEQUENCE)
 		return false;
 	name = probe_spec_name(s, r->vals);
-	find_value(s, r, "context", &c.context);
-	find_value(s, r, "memory", &c.memory);
+	probe_find_value(s, r, "context", &c.context);
+	probe_find_value(s, r, "memory", &c.memory);
 	if (!strcmp(name, "memory") && c.memory && c.context)
-		learn(m, c.tgid, c.memory, c.context);
-	if (!find_what(name, &c.what))
+		shown_learn_context(m, c.tgid, c.memory, c.context);
+	if (!what_from_name(name, &c.what))
 		return false;
-	if (c.what != SEQUENCE_CLEAR && !find_value(s, r, "sequence", &c.sequence))
+	if (c.what != SEQUENCE_CLEAR && !probe_find_value(s, r, "sequence", &c.sequence))
 		return false;
-	if (c.what == SEQUENCE_COPY && !find_value(s, r, "source", &c.source))
+	if (c.what == SEQUENCE_COPY && !probe_find_value(s, r, "source", &c.source))
 		return false;
 	if (c.what == SEQUENCE_PLACE && !find_number(s, r, &c.request))
 		return false;
-	find_value(s, r, "draft", &c.draft);
-	c.said_ns = find_said(s, r);
-	if (c.what == SEQUENCE_SHIFT && !find_value(s, r, "by", &by))
+	probe_find_value(s, r, "draft", &c.draft);
+	c.said_ns = find_engine_time(s, r);
+	if (c.what == SEQUENCE_SHIFT && !probe_find_value(s, r, "by", &by))
 		return false;
 	c.every = c.what == SEQUENCE_CLEAR || (int64_t)c.sequence < 0;
 	c.from = find_bound(s, r, "from", 0);
@@ -140,7 +140,7 @@ bool sequence_change_of(struct shown_contexts *m, const struct probe_table *prob
 
 uint64_t sequence_context(const struct shown_contexts *m, const struct sequence_change *c)
 {
-	size_t i = c->context ? m->n : find(m, c->tgid, c->memory);
+	size_t i = c->context ? m->n : shown_find_context(m, c->tgid, c->memory);
 
 	return i < m->n ? m->list[i].context : c->context;
 }
@@ -149,12 +149,12 @@ uint64_t sequence_context(const struct shown_contexts *m, const struct sequence_
 
 bool drafts_have(const struct shown_contexts *d, uint32_t tgid, uint64_t context)
 {
-	return find(d, tgid, context) < d->n;
+	return shown_find_context(d, tgid, context) < d->n;
 }
 
 void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context)
 {
-	learn(d, tgid, context, context);
+	shown_learn_context(d, tgid, context, context);
 }
 
 void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, const struct rec_function *r)
@@ -162,7 +162,7 @@ void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, co
 	const struct probe_spec *s = &probes->specs[r->h.id];
 	uint64_t context;
 
-	if (s->role == ROLE_SEQUENCE && find_value(s, r, "draft", &context) && context)
+	if (s->role == ROLE_SEQUENCE && probe_find_value(s, r, "draft", &context) && context)
 		drafts_add(d, r->h.tgid, context);
 }
 

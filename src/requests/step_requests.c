@@ -12,7 +12,7 @@
 /* ---- changes of sequences between steps (sequences.h), which end requests ---- */
 
 /* The context of a change, as steps name it. NULL: it is unknown, or ambiguous. */
-static struct step_context *find_context(struct step_requests *q, const struct sequence_change *c)
+static struct step_context *change_find_context(struct step_requests *q, const struct sequence_change *c)
 {
 	uint64_t context = sequence_context(&q->memories, c);
 	struct step_context *only = NULL;
@@ -31,7 +31,7 @@ static struct step_context *find_context(struct step_requests *q, const struct s
 }
 
 /* Ends the request: nothing of the sequence is left. */
-static void remove_all(struct step_requests *q, struct step_slot *slot)
+static void slot_end_request(struct step_requests *q, struct step_slot *slot)
 {
 	struct step_request *r = &slot->r;
 
@@ -43,7 +43,7 @@ static void remove_all(struct step_requests *q, struct step_slot *slot)
 	request_end(q, r);
 }
 
-static void shift(struct step_request *r, const struct sequence_change *c)
+static void request_shift_position(struct step_request *r, const struct sequence_change *c)
 {
 	if (!r->start || r->position <= c->from || r->position > c->to || c->by < -r->position ||
 		c->by > POSITION_MAX - r->position)
@@ -96,7 +96,7 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 		take_token(q, slot, c);
 		return;
 	case SEQUENCE_SHIFT:
-		shift(r, c);
+		request_shift_position(r, c);
 		return;
 	case SEQUENCE_REMOVE:
 		/* draft tokens that were not accepted are dropped: what is left shows how many were */
@@ -110,12 +110,12 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 	default:
 		break;
 	}
-	remove_all(q, slot);
+	slot_end_request(q, slot);
 }
 
-static void apply(struct step_requests *q, const struct sequence_change *c)
+static void change_apply(struct step_requests *q, const struct sequence_change *c)
 {
-	struct step_context *context = find_context(q, c);
+	struct step_context *context = change_find_context(q, c);
 	struct step_slot *slot, *source;
 
 	if (c->draft)
@@ -150,7 +150,7 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 static void step_changes_until(struct step_requests *q, uint64_t ns)
 {
 	while (q->first_change < q->n_changes && q->changes[q->first_change].at_ns <= ns)
-		apply(q, &q->changes[q->first_change++]);
+		change_apply(q, &q->changes[q->first_change++]);
 	if (q->first_change == q->n_changes)
 		q->first_change = q->n_changes = 0;
 }
@@ -163,7 +163,7 @@ static void step_changes_finish(struct step_requests *q)
 		const struct sequence_change *c = &q->changes[i];
 
 		if (c->what == SEQUENCE_TOKEN || c->what == SEQUENCE_END || (c->what == SEQUENCE_REMOVE && c->from > 0))
-			apply(q, c);
+			change_apply(q, c);
 	}
 	q->first_change = q->n_changes = 0;
 }
@@ -212,14 +212,14 @@ struct division {
 	uint64_t parts, given; /* so far */
 };
 
-static uint64_t share_of(uint64_t whole, uint64_t part, uint64_t of)
+static uint64_t pro_rata_share(uint64_t whole, uint64_t part, uint64_t of)
 {
 	return of ? (uint64_t)((unsigned __int128)whole * part / of) : 0;
 }
 
 static uint64_t division_next(struct division *d, uint64_t part)
 {
-	uint64_t until = share_of(d->whole, d->parts += part, d->of), share = until - d->given;
+	uint64_t until = pro_rata_share(d->whole, d->parts += part, d->of), share = until - d->given;
 
 	d->given = until;
 	return share;
@@ -265,7 +265,7 @@ static void count_prefill(struct step_request *r, const struct step_seen *s, uin
 
 /* ---- the request of a part ---- */
 
-static bool outputs_known(const struct row_part *p)
+static bool part_has_known_outputs(const struct row_part *p)
 {
 	return p->outputs != ROW_PART_UNKNOWN;
 }
@@ -273,11 +273,11 @@ static bool outputs_known(const struct row_part *p)
 /* Whether the rows are a prompt: just sampled tokens and drafts give an output each. */
 static bool is_prompt_like(const struct row_part *p)
 {
-	return outputs_known(p) ? p->outputs < p->rows : p->rows > 1;
+	return part_has_known_outputs(p) ? p->outputs < p->rows : p->rows > 1;
 }
 
-/* is_new() without a position: only the pattern of a prompt's parts helps, equal ones and a smaller rest. */
-static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
+/* part_is_new_request() without a position: only the pattern of a prompt's parts helps, equal ones and a smaller rest. */
+static bool part_is_new_unplaced(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	struct step_request *r = &slot->r;
 
@@ -289,14 +289,14 @@ static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, con
 }
 
 /* Whether the slot's request is over, and this part belongs to the next one. */
-static bool is_new(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
+static bool part_is_new_request(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	const struct step_request *r = &slot->r;
 
 	if (slot->place.request)
 		return true;
 	if (p->position < 0)
-		return is_new_unplaced(q, slot, p);
+		return part_is_new_unplaced(q, slot, p);
 	if (p->position == 0)
 		return true;
 	if (r->position < 0)
@@ -310,7 +310,7 @@ static bool is_new(struct step_requests *q, struct step_slot *slot, const struct
 	return !slot->in_prompt && is_prompt_like(p);
 }
 
-static void begin(
+static void slot_begin_request(
 	struct step_requests *q, struct step_slot *slot, const struct step_seen *s, const struct row_part *p, bool leapt)
 {
 	struct step_request *r = &slot->r;
@@ -338,7 +338,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 	struct step_slot *slot = t->slot;
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
-	bool over = r->start && is_new(q, slot, p), leapt = false;
+	bool over = r->start && part_is_new_request(q, slot, p), leapt = false;
 
 	request_settle_draft(q, r, p->position);
 	if (over) {
@@ -348,7 +348,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 		request_end(q, r);
 	}
 	if (!r->start)
-		begin(q, slot, s, p, leapt);
+		slot_begin_request(q, slot, s, p, leapt);
 	else if (!r->by_parts)
 		r->unsplit = true;
 }
@@ -362,7 +362,7 @@ static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 		return 0;
 	/* a single row is a decode after a prompt whose rows all give outputs, if the prompt's output cannot be seen, or if it
 	 * may have been in a lost step */
-	if (single && (slot->all_outputs || !outputs_known(p) || p->position < 0 || (slot->r.lost && !is_prompt_like(p)))) {
+	if (single && (slot->all_outputs || !part_has_known_outputs(p) || p->position < 0 || (slot->r.lost && !is_prompt_like(p)))) {
 		slot->in_prompt = false;
 		return 0;
 	}
@@ -377,7 +377,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
 	/* with llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
-	bool seen = outputs_known(p) && (p->position >= 0 || p->rows == 1);
+	bool seen = part_has_known_outputs(p) && (p->position >= 0 || p->rows == 1);
 
 	count_prefill(r, s, p->rows, seen ? p->outputs : UINT64_MAX);
 	/* this step may give its first output, which sometimes shows only later */
@@ -403,7 +403,7 @@ static void take_decoded_rows(struct step_requests *q, const struct taken *t, co
 		slot->last_output = slot->first_due = r->prefill_end;
 	r->decodes++;
 	r->outputs++;
-	if (outputs_known(p) && p->outputs > 1)
+	if (part_has_known_outputs(p) && p->outputs > 1)
 		request_keep_draft(r, s, p->position, p->outputs, slot->last_output);
 	else if (slot->last_output && !s->began_before)
 		request_add_tokens(q, r, s, slot->last_output, 1);
@@ -427,7 +427,7 @@ static void add_waits_between(struct step_requests *q, struct step_slot *slot, u
 }
 
 /* Adds the time from its last step to this one. */
-static void add_between(struct step_requests *q, struct step_slot *slot)
+static void slot_add_time_between(struct step_requests *q, struct step_slot *slot)
 {
 	const struct step_tally *now = &slot->context->tally, *then = &slot->seen;
 	struct step_request *r = &slot->r;
@@ -446,7 +446,7 @@ static void add_between(struct step_requests *q, struct step_slot *slot)
 }
 
 /* Adds the time of a step that has rows of the request. Returns the part that is SPAN_OTHERS. */
-static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
+static uint64_t taken_add_step_time(const struct taken_step *ts, const struct taken *t)
 {
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
@@ -454,7 +454,7 @@ static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 	uint64_t total = s->end - s->start, prompts = ts->prompt_rows - t->prompt;
 	/* rows that it shares are not another request's */
 	uint64_t not_own = ts->rows > t->part.rows ? ts->rows - t->part.rows : 0;
-	uint64_t others = share_of(total, prompts < not_own ? prompts : not_own, ts->rows);
+	uint64_t others = pro_rata_share(total, prompts < not_own ? prompts : not_own, ts->rows);
 	struct division waits = { .whole = others, .of = prompts }, states = { .whole = others, .of = total };
 
 	r->spans[SPAN_OTHERS] += others;
@@ -481,7 +481,7 @@ static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 
 /* ---- a step ---- */
 
-static bool is_in(const struct taken_step *ts, const struct step_slot *slot)
+static bool taken_has_slot(const struct taken_step *ts, const struct step_slot *slot)
 {
 	for (uint32_t i = 0; i < ts->n; i++) {
 		if (ts->parts[i].slot == slot)
@@ -501,7 +501,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 		if (!t->part.rows)
 			continue;
 		t->slot = step_slots_get(q, c, t->part.sequence);
-		if (is_in(ts, t->slot))
+		if (taken_has_slot(ts, t->slot))
 			continue;
 		ts->n++;
 		if (t->part.position > POSITION_MAX)
@@ -515,7 +515,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 }
 
 /* The step has sequences without a part: these may be any of the context that it does not show. */
-static void set_untold(struct step_requests *q, struct step_context *c, const struct taken_step *ts)
+static void slots_mark_partless(struct step_requests *q, struct step_context *c, const struct taken_step *ts)
 {
 	struct step_slot *slot;
 
@@ -523,14 +523,14 @@ static void set_untold(struct step_requests *q, struct step_context *c, const st
 	{
 		if (!slot->r.start)
 			continue;
-		if (is_in(ts, slot))
+		if (taken_has_slot(ts, slot))
 			slot->r.unsplit = true;
 		else
 			request_set_mixed(q, &slot->r);
 	}
 }
 
-static void give(struct step_requests *q, const struct taken_step *ts, const struct taken *t)
+static void request_take_part(struct step_requests *q, const struct taken_step *ts, const struct taken *t)
 {
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
@@ -538,8 +538,8 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 
 	if (t->slot->first_due)
 		request_set_first(q, r, t->slot->first_due);
-	add_between(q, t->slot);
-	part.others_ns = add_within(ts, t);
+	slot_add_time_between(q, t->slot);
+	part.others_ns = taken_add_step_time(ts, t);
 	part.own_ns = s->end - s->start - part.others_ns;
 	r->steps++;
 	r->shared += ts->n > 1 || s->parts_left;
@@ -565,12 +565,12 @@ static void step_parts_take(struct step_requests *q, struct step_context *c, con
 
 	take_parts(q, c, &ts);
 	if (s->parts_left)
-		set_untold(q, c, &ts);
+		slots_mark_partless(q, c, &ts);
 	carried.of = ts.part_rows;
 	for (uint32_t i = 0; i < ts.n; i++) {
 		if (overlaps)
 			request_set_mixed(q, &ts.parts[i].slot->r);
-		give(q, &ts, &ts.parts[i]);
+		request_take_part(q, &ts, &ts.parts[i]);
 	}
 	for (uint32_t i = 0; i < ts.n; i++)
 		carried_add(&q->slots, c, &ts.parts[i].slot->r, division_next(&carried, ts.parts[i].part.rows));
@@ -628,7 +628,7 @@ static void take_decode(struct step_requests *q, struct step_request *r, const s
 		request_add_tokens(q, r, s, from, 1);
 }
 
-static struct step_request *share(struct step_requests *q, struct step_request *r, const struct step_seen *s)
+static struct step_request *request_set_shared(struct step_requests *q, struct step_request *r, const struct step_seen *s)
 {
 	request_begin(q, r, s, false);
 	request_set_mixed(q, r);
@@ -649,22 +649,22 @@ static void take_shared(struct step_requests *q, struct step_context *c, const s
 
 	for (uint64_t i = 0; i < 64 && s->rows.mask; i++) {
 		if (s->rows.mask & UINT64_C(1) << i)
-			r = share(q, &step_slots_get(q, c, i)->r, s);
+			r = request_set_shared(q, &step_slots_get(q, c, i)->r, s);
 	}
 	if (!s->rows.mask) {
 		DL_FOREACH(c->slots, slot)
 		{
 			if (slot->r.start)
-				r = share(q, &slot->r, s);
+				r = request_set_shared(q, &slot->r, s);
 		}
 	}
 	if (!r)
-		r = share(q, &step_slots_get(q, c, NO_SEQUENCE)->r, s);
+		r = request_set_shared(q, &step_slots_get(q, c, NO_SEQUENCE)->r, s);
 	TELL_OP(q, step, r, s);
 }
 
 /* Whether no other request of the context has had a later step. */
-static bool is_latest(struct step_request *r)
+static bool request_is_latest(struct step_request *r)
 {
 	const struct step_slot *other;
 
@@ -677,7 +677,7 @@ static bool is_latest(struct step_request *r)
 }
 
 /* Whether a prefill step continues the prompt of the slot's request. */
-static bool goes_on(struct step_request *r, const struct step_seen *s)
+static bool prompt_is_continued(struct step_request *r, const struct step_seen *s)
 {
 	if (r->decodes || r->began_before)
 		return false;
@@ -686,11 +686,11 @@ static bool goes_on(struct step_request *r, const struct step_seen *s)
 	if (r->position >= 0)
 		return s->rows.position == r->position;
 	/* the rest of what did not fit the shared step just before; else a new request with a prefix kept from an earlier one */
-	return s->rows.position > 0 && r->shared && is_latest(r);
+	return s->rows.position > 0 && r->shared && request_is_latest(r);
 }
 
 /* Calls `part` and `first` as for a step with parts. */
-static void tell_alone(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool prompt)
+static void tell_alone_part(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool prompt)
 {
 	const struct row_part rows = {
 		.sequence = r->sequence,
@@ -706,7 +706,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 	request_set_first(q, r, r->prefill_end);
 }
 
-static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)
+static void take_alone_step(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = &step_slots_get(q, c, s->has_rows ? s->rows.sequence : 0)->r;
 	/* if so, two requests are mixed: the one whose step is running, and the one that this step may begin */
@@ -715,7 +715,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 	if (overlaps)
 		request_set_mixed(q, r);
 	request_settle_draft(q, r, s->has_rows ? s->rows.position : -1);
-	if (s->phase == PHASE_PREFILL && r->start && !goes_on(r, s)) {
+	if (s->phase == PHASE_PREFILL && r->start && !prompt_is_continued(r, s)) {
 		r->end_seen = true;
 		request_end(q, r);
 	}
@@ -734,14 +734,14 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 		take_decode(q, r, s);
 	request_touch(r, s);
 	r->position = s->has_rows && s->rows.position >= 0 ? s->rows.position + (int64_t)s->tokens : -1;
-	tell_alone(q, r, s, prompt);
+	tell_alone_part(q, r, s, prompt);
 	TELL_OP(q, step, r, s);
 }
 
 /* ---- the timeline of a context ---- */
 
 /* Adds the gap before a step to the context's tally. Its states are known only if the thread's last step was the context's. */
-static void add_gap(struct step_context *c, const struct step_seen *s)
+static void context_add_gap(struct step_context *c, const struct step_seen *s)
 {
 	uint64_t gap = s->start - c->busy_until, known = 0;
 
@@ -757,14 +757,14 @@ static void add_gap(struct step_context *c, const struct step_seen *s)
 }
 
 /* Moves the context up to the start of a step. Overlapping steps would be counted twice in each other's partition. */
-static void pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
+static void context_pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_slot *slot;
 
 	if (!c->busy_until || s->start == c->busy_until)
 		return;
 	if (s->start > c->busy_until) {
-		add_gap(c, s);
+		context_add_gap(c, s);
 		return;
 	}
 	DL_FOREACH(c->slots, slot)
@@ -774,7 +774,7 @@ static void pass_gap(struct step_requests *q, struct step_context *c, const stru
 	}
 }
 
-static void set_lost(struct step_requests *q)
+static void slots_set_lost(struct step_requests *q)
 {
 	struct step_slots *t = &q->slots;
 
@@ -814,19 +814,19 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 	/* A sequence may have been removed before or after the lost steps: neither the request that it ended nor the slot's
 	 * next one is whole. */
 	if (lost)
-		set_lost(q);
+		slots_set_lost(q);
 	step_changes_until(q, s->start);
 	if (lost)
-		set_lost(q);
+		slots_set_lost(q);
 	if (drafts_have(&q->drafts, s->tgid, s->context))
 		return;
-	pass_gap(q, c, s);
+	context_pass_gap(q, c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);
 	else if (s->phase == PHASE_SHARED)
 		take_shared(q, c, s);
 	else
-		take_alone(q, c, s);
+		take_alone_step(q, c, s);
 	if (!s->n_parts)
 		step_context_pass(c, s);
 }
@@ -838,7 +838,7 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 void step_requests_lost(struct step_requests *q, uint64_t n)
 {
 	if (!q->probes) { /* called in the order of the steps */
-		set_lost(q);
+		slots_set_lost(q);
 		return;
 	}
 	q->told += n;
@@ -852,14 +852,14 @@ static void settle_loss(struct step_requests *q)
 {
 	if (!q->loss_due)
 		return;
-	set_lost(q);
+	slots_set_lost(q);
 	q->found = q->told;
 	q->loss_due = false;
 }
 
 /* ---- steps, in the order in which they began ---- */
 
-static void take_first(struct step_requests *q, size_t n)
+static void queue_take_first(struct step_requests *q, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		step_requests_add(q, &q->queue[i]);
@@ -928,7 +928,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 	check_value(s, r->vals, "n_tokens", &seen.tokens);
 	check_value(s, r->vals, "context", &seen.context);
 	if (q->n_queue == STEP_QUEUE_MAX)
-		take_first(q, STEP_QUEUE_MAX / 2);
+		queue_take_first(q, STEP_QUEUE_MAX / 2);
 	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
 		q->queue[i] = q->queue[i - 1];
 	copy_parts(q, &seen, r);
@@ -947,7 +947,7 @@ void step_requests_settled(struct step_requests *q)
 	while (n < q->n_queue && q->queue[n].round + 2 <= q->round)
 		n++;
 	if (n)
-		take_first(q, n);
+		queue_take_first(q, n);
 	if (q->round >= q->loss_until + 2) /* the steps of that round have been taken */
 		settle_loss(q);
 }
@@ -956,7 +956,7 @@ void step_requests_finish(struct step_requests *q)
 {
 	struct step_slots *t = &q->slots;
 
-	take_first(q, q->n_queue);
+	queue_take_first(q, q->n_queue);
 	settle_loss(q);
 	step_changes_finish(q);
 	for (size_t i = 0; i < t->n; i++)

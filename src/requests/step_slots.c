@@ -13,7 +13,7 @@ struct slot_key {
 	uint64_t sequence;
 };
 
-static void leave(struct step_requests *q, struct step_slot *slot)
+static void slot_release(struct step_requests *q, struct step_slot *slot)
 {
 	struct step_slots *t = &q->slots;
 
@@ -43,7 +43,7 @@ struct step_context *step_slots_context(struct step_requests *q, uint32_t tgid, 
 	if (i < CONTEXTS_MAX)
 		c = &t->contexts[t->n_contexts++];
 	while (c->slots)
-		leave(q, c->slots);
+		slot_release(q, c->slots);
 	*c = (struct step_context){ .tgid = tgid, .context = context, .used = ++t->uses };
 	return c;
 }
@@ -58,7 +58,7 @@ struct step_slot *step_slots_find(const struct step_slots *t, const struct step_
 }
 
 /* Resets a request, but keeps its allocations. */
-static void reset(struct step_request *r, uint64_t busy_until)
+static void request_reset(struct step_request *r, uint64_t busy_until)
 {
 	*r = (struct step_request){
 		.tgid = r->tgid,
@@ -87,7 +87,7 @@ struct step_slot *step_slots_get(struct step_requests *q, struct step_context *c
 		return slot;
 	}
 	if (!t->free && t->n == REQUESTS_MAX)
-		leave(q, t->by_use);
+		slot_release(q, t->by_use);
 	slot = t->free;
 	if (slot)
 		t->free = slot->next;
@@ -97,7 +97,7 @@ struct step_slot *step_slots_get(struct step_requests *q, struct step_context *c
 	slot->r.tgid = c->tgid;
 	slot->r.context = c->context;
 	slot->r.sequence = sequence;
-	reset(&slot->r, 0);
+	request_reset(&slot->r, 0);
 	HASH_ADD(hh, t->by_key, context, sizeof(struct slot_key), slot);
 	DL_APPEND2(t->by_use, slot, earlier, later);
 	DL_APPEND(c->slots, slot);
@@ -209,7 +209,7 @@ static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t
 	return &waits[i];
 }
 
-static bool make_room(struct step_request *r)
+static bool waits_make_room(struct step_request *r)
 {
 	size_t cap = r->waits_cap ? 2 * r->waits_cap : 16;
 	struct step_wait *waits;
@@ -237,7 +237,7 @@ void request_add_wait(struct step_request *r, const struct step_wait *w)
 		return;
 	if (known && known->serial) {
 		known->ns += w->ns;
-	} else if (w->serial && make_room(r)) {
+	} else if (w->serial && waits_make_room(r)) {
 		*find_wait(r->waits, r->waits_cap, w->serial) = *w;
 		r->n_waits++;
 	} else {
@@ -383,7 +383,7 @@ void request_end(struct step_requests *q, struct step_request *r)
 	slot->known |= r->start != 0;
 	slot->in_prompt = slot->all_outputs = false;
 	slot->last_output = slot->token.at_ns = 0;
-	reset(r, r->busy_until);
+	request_reset(r, r->busy_until);
 }
 
 /* ---- results ---- */
