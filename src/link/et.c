@@ -79,7 +79,7 @@ void kineto_base(struct kineto *k, int64_t base_ns)
 		k->base_ns = base_ns;
 }
 
-static bool read_number(const struct json_node *args, const char *key, uint64_t *ret)
+static bool arg_read_number(const struct json_node *args, const char *key, uint64_t *ret)
 {
 	const struct json_node *value = node_get(args, key);
 
@@ -97,10 +97,10 @@ void kineto_event(struct kineto *k, const struct trace_event *e, int64_t start_n
 	uint64_t number;
 
 	if (is_op || !strcmp(cat, "user_annotation")) {
-		if (read_number(e->args, "Record function id", &number) && number)
+		if (arg_read_number(e->args, "Record function id", &number) && number)
 			numbereds_add(&k->f->operators, number, start_ns, name_hash(e->name->text, e->name->len));
 	} else if (is_launch || !strcmp(cat, "kernel") || !strcmp(cat, "gpu_memcpy") || !strcmp(cat, "gpu_memset")) {
-		if (read_number(e->args, "correlation", &number))
+		if (arg_read_number(e->args, "correlation", &number))
 			numbereds_add(is_launch ? &k->launches : &k->launched, number, start_ns, 0);
 	} else {
 		return;
@@ -163,7 +163,7 @@ struct et_reader {
 	struct etrace t;
 };
 
-static int take_node(void *ctx, const struct etrace_node *n)
+static int et_take_node(void *ctx, const struct etrace_node *n)
 {
 	struct et_reader *r = ctx;
 	const struct numbered *theirs = r->kineto && n->rf_id ? numbereds_find(&r->kineto->operators, n->rf_id) : NULL;
@@ -209,7 +209,7 @@ static int read_nodes(struct et_reader *r, struct json_source *source, const cha
 	if (kind < FILE_EXECUTION_TRACE) /* damaged, or JSON without nodes, which etrace_read() reports */
 		kind = text_has_suffix(path, ".et") ? FILE_EXECUTION_TRACE : FILE_ET_PYTORCH;
 	r->t.kind = kind;
-	err = etrace_read(&r->t, source, take_node, r);
+	err = etrace_read(&r->t, source, et_take_node, r);
 	if (err || !r->t.torn || r->t.own)
 		return err;
 	snprintf(r->t.why, sizeof(r->t.why), "the file ends inside a node");

@@ -133,7 +133,7 @@ static int compare_bounds(const void *x, const void *y)
 }
 
 /* Whether b, between a and c, is no corner of the hull: for sign 1 not below the line from a to c, for -1 not above it. */
-static bool is_inside(const struct host_bound *a, const struct host_bound *b, const struct host_bound *c, int sign)
+static bool corner_is_inside(const struct host_bound *a, const struct host_bound *b, const struct host_bound *c, int sign)
 {
 	__int128 left = (__int128)(b->at_ns - a->at_ns) * ((__int128)c->ns - a->ns);
 	__int128 right = (__int128)(c->at_ns - a->at_ns) * ((__int128)b->ns - a->ns);
@@ -155,7 +155,7 @@ static void keep_hull(struct host_bounds *b, int sign)
 				continue; /* the first bound at an instant is the lowest */
 			n--;
 		}
-		while (n >= 2 && is_inside(&b->list[n - 2], &b->list[n - 1], &p, sign))
+		while (n >= 2 && corner_is_inside(&b->list[n - 2], &b->list[n - 1], &p, sign))
 			n--;
 		b->list[n++] = p;
 	}
@@ -170,7 +170,7 @@ struct solver {
 };
 
 /* Returns the offset at from_ns of the line of this rate that touches the hull, at corner *ret; sign as for keep_hull. */
-static double crossing(const struct solver *s, const struct host_bounds *b, int sign, double rate, size_t *ret)
+static double solver_touch_hull(const struct solver *s, const struct host_bounds *b, int sign, double rate, size_t *ret)
 {
 	size_t low = 0, high = b->n - 1;
 
@@ -189,21 +189,21 @@ static double crossing(const struct solver *s, const struct host_bounds *b, int 
 	return (double)((__int128)b->list[low].ns - s->base_ns) - rate * (double)(b->list[low].at_ns - s->from_ns);
 }
 
-static double highest(const struct solver *s, double rate, size_t *ret)
+static double solver_highest_at(const struct solver *s, double rate, size_t *ret)
 {
-	return crossing(s, s->high, 1, rate, ret);
+	return solver_touch_hull(s, s->high, 1, rate, ret);
 }
 
-static double lowest(const struct solver *s, double rate, size_t *ret)
+static double solver_lowest_at(const struct solver *s, double rate, size_t *ret)
 {
-	return crossing(s, s->low, -1, rate, ret);
+	return solver_touch_hull(s, s->low, -1, rate, ret);
 }
 
-static double room(const struct solver *s, double rate)
+static double solver_room_at(const struct solver *s, double rate)
 {
 	size_t low, high;
 
-	return highest(s, rate, &high) - lowest(s, rate, &low);
+	return solver_highest_at(s, rate, &high) - solver_lowest_at(s, rate, &low);
 }
 
 /* What to maximize over the rate: the room, or the highest or lowest offset `later` ns after from_ns; each is concave. */
@@ -211,27 +211,27 @@ enum want { WANT_ROOM,
 	WANT_HIGHEST,
 	WANT_LOWEST };
 
-static double value(const struct solver *s, enum want want, double later, double rate)
+static double solver_value_at(const struct solver *s, enum want want, double later, double rate)
 {
 	size_t i;
 
 	switch (want) {
 	case WANT_HIGHEST:
-		return highest(s, rate, &i) + rate * later;
+		return solver_highest_at(s, rate, &i) + rate * later;
 	case WANT_LOWEST:
-		return -(lowest(s, rate, &i) + rate * later);
+		return -(solver_lowest_at(s, rate, &i) + rate * later);
 	default:
-		return room(s, rate);
+		return solver_room_at(s, rate);
 	}
 }
 
 /* Returns the rate between a and b with the greatest value. */
-static double greatest(const struct solver *s, enum want want, double later, double a, double b)
+static double solver_find_rate(const struct solver *s, enum want want, double later, double a, double b)
 {
 	for (int i = 0; i < NARROWINGS; i++) {
 		double third = (b - a) / 3;
 
-		if (value(s, want, later, a + third) < value(s, want, later, b - third))
+		if (solver_value_at(s, want, later, a + third) < solver_value_at(s, want, later, b - third))
 			a += third;
 		else
 			b -= third;
@@ -240,64 +240,64 @@ static double greatest(const struct solver *s, enum want want, double later, dou
 }
 
 /* Returns the last rate that leaves room, going from `allowed`, which does, towards one that may not. */
-static double last_allowed(const struct solver *s, double allowed, double towards)
+static double solver_last_allowed(const struct solver *s, double allowed, double towards)
 {
-	if (room(s, towards) >= 0)
+	if (solver_room_at(s, towards) >= 0)
 		return towards;
 	for (int i = 0; i < NARROWINGS; i++) {
 		double mid = allowed + (towards - allowed) / 2;
 
-		*(room(s, mid) >= 0 ? &allowed : &towards) = mid;
+		*(solver_room_at(s, mid) >= 0 ? &allowed : &towards) = mid;
 	}
 	return allowed;
 }
 
-static int64_t clamp(__int128 v)
+static int64_t clamp_s64(__int128 v)
 {
 	return v > INT64_MAX ? INT64_MAX : v < INT64_MIN ? INT64_MIN
 							 : (int64_t)v;
 }
 
 /* Sets the bounds at one end of the time, over rates from first to last. Returns half their distance plus rounding. */
-static int64_t bound_end(const struct solver *s, struct host_clock *c, int end, double first, double last)
+static int64_t solver_bound_end(const struct solver *s, struct host_clock *c, int end, double first, double last)
 {
 	double later = end ? (double)(c->to_ns - c->from_ns) : 0;
-	double up = value(s, WANT_HIGHEST, later, greatest(s, WANT_HIGHEST, later, first, last));
-	double down = -value(s, WANT_LOWEST, later, greatest(s, WANT_LOWEST, later, first, last));
+	double up = solver_value_at(s, WANT_HIGHEST, later, solver_find_rate(s, WANT_HIGHEST, later, first, last));
+	double down = -solver_value_at(s, WANT_LOWEST, later, solver_find_rate(s, WANT_LOWEST, later, first, last));
 	__int128 high = s->base_ns + (__int128)ceil(up), low = s->base_ns + (__int128)floor(down);
 
-	c->high_ns[end] = clamp(high);
-	c->low_ns[end] = clamp(low);
-	c->ahead_ns[end] = clamp(low + (high - low) / 2);
-	return clamp((high - low + 1) / 2 + ROUNDING_NS);
+	c->high_ns[end] = clamp_s64(high);
+	c->low_ns[end] = clamp_s64(low);
+	c->ahead_ns[end] = clamp_s64(low + (high - low) / 2);
+	return clamp_s64((high - low + 1) / 2 + ROUNDING_NS);
 }
 
-static void solve(const struct solver *s, struct host_clock *c)
+static void solver_solve(const struct solver *s, struct host_clock *c)
 {
-	double best = greatest(s, WANT_ROOM, 0, -HOST_DRIFT_MAX, HOST_DRIFT_MAX), left = room(s, best), first, last;
+	double best = solver_find_rate(s, WANT_ROOM, 0, -HOST_DRIFT_MAX, HOST_DRIFT_MAX), left = solver_room_at(s, best), first, last;
 	size_t low, high;
 
-	lowest(s, best, &low);
-	highest(s, best, &high);
+	solver_lowest_at(s, best, &low);
+	solver_highest_at(s, best, &high);
 	c->low_message = s->low->list[low].message;
 	c->high_message = s->high->list[high].message;
 	if (left < 0) {
 		c->known = HOST_CONTRADICTS;
-		c->apart_ns = clamp((__int128)ceil(-left));
+		c->apart_ns = clamp_s64((__int128)ceil(-left));
 		return;
 	}
 	c->known = HOST_BOTH;
-	first = last_allowed(s, best, -HOST_DRIFT_MAX);
-	last = last_allowed(s, best, HOST_DRIFT_MAX);
+	first = solver_last_allowed(s, best, -HOST_DRIFT_MAX);
+	last = solver_last_allowed(s, best, HOST_DRIFT_MAX);
 	for (int end = 0; end < 2; end++) {
-		int64_t half = bound_end(s, c, end, first, last);
+		int64_t half = solver_bound_end(s, c, end, first, last);
 
 		c->residual_ns = half > c->residual_ns ? half : c->residual_ns;
 	}
 }
 
 /* Returns the tightest of one-sided bounds, for both ends since the drift is unknown. */
-static void one_side(const struct host_bounds *b, int sign, int64_t ret_ns[2], uint32_t *ret_message)
+static void bounds_find_tightest(const struct host_bounds *b, int sign, int64_t ret_ns[2], uint32_t *ret_message)
 {
 	const struct host_bound *best = &b->list[0];
 
@@ -320,13 +320,13 @@ int host_clock_find(struct host_messages *m, int64_t from_ns, int64_t to_ns, str
 	keep_hull(&m->high, 1);
 	if (m->low.n && m->high.n) {
 		s.base_ns = m->high.list[0].ns;
-		solve(&s, ret);
+		solver_solve(&s, ret);
 	} else if (m->low.n) {
 		ret->known = HOST_AT_LEAST;
-		one_side(&m->low, -1, ret->low_ns, &ret->low_message);
+		bounds_find_tightest(&m->low, -1, ret->low_ns, &ret->low_message);
 	} else if (m->high.n) {
 		ret->known = HOST_AT_MOST;
-		one_side(&m->high, 1, ret->high_ns, &ret->high_message);
+		bounds_find_tightest(&m->high, 1, ret->high_ns, &ret->high_message);
 	}
 	return 0;
 }

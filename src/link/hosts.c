@@ -44,7 +44,7 @@ static bool slice_times(const struct trace_event *e, int64_t *ret_start, int64_t
 	return link_time_fits(*ret_end);
 }
 
-static void take_span(struct file_reader *r, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
+static void collect_span(struct file_reader *r, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
 {
 	uint64_t key;
 
@@ -62,7 +62,7 @@ static bool clock_arg(const struct trace_event *e, const char *key, int64_t *ret
 	return link_clock_text(node_string(node_get(e->args, key)), ret);
 }
 
-static int clock_event(struct file_reader *r, const struct trace_event *e)
+static int scan_clock(struct file_reader *r, const struct trace_event *e)
 {
 	int64_t boot, real, ts;
 
@@ -79,7 +79,7 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 }
 
 /* Takes a message event of schema/trace_names.h. */
-static void message_event(struct file_reader *r, const struct trace_event *e)
+static void scan_message(struct file_reader *r, const struct trace_event *e)
 {
 	struct message_event m = { .name = node_string(e->name) };
 
@@ -95,7 +95,7 @@ static void message_event(struct file_reader *r, const struct trace_event *e)
 	messages_add(&r->f->messages, &m);
 }
 
-static int first_event(void *ctx, const struct trace_event *e)
+static int scan_event(void *ctx, const struct trace_event *e)
 {
 	const char *ph = node_string(e->ph), *name = node_string(e->name), *cat = node_string(e->cat);
 	struct file_reader *r = ctx;
@@ -103,9 +103,9 @@ static int first_event(void *ctx, const struct trace_event *e)
 
 	r->f->events++;
 	if (ph && ph[0] == 'i' && name && !strcmp(name, "inftrace_clock"))
-		return clock_event(r, e);
+		return scan_clock(r, e);
 	if (ph && ph[0] == 'i' && cat && !strcmp(cat, "message")) {
-		message_event(r, e);
+		scan_message(r, e);
 	} else if (slice_times(e, &start, &end)) {
 		note_time(r->f, start);
 		note_time(r->f, end);
@@ -114,7 +114,7 @@ static int first_event(void *ctx, const struct trace_event *e)
 	return 0;
 }
 
-static int base_time(void *ctx, const struct json_node *value)
+static int scan_base(void *ctx, const struct json_node *value)
 {
 	struct file_reader *r = ctx;
 
@@ -123,17 +123,17 @@ static int base_time(void *ctx, const struct json_node *value)
 	return 0;
 }
 
-static int again_event(void *ctx, const struct trace_event *e)
+static int collect_event(void *ctx, const struct trace_event *e)
 {
 	struct file_reader *r = ctx;
 	int64_t start, end, tid = node_s64(e->tid);
 
 	if (slice_times(e, &start, &end))
-		take_span(r, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start + r->begin_ns, end + r->begin_ns);
+		collect_span(r, e->name->text, tid < 0 || tid > UINT32_MAX ? 0 : (uint32_t)tid, start + r->begin_ns, end + r->begin_ns);
 	return 0;
 }
 
-static void trace_stopped(void *ctx, const struct trace_stop *stop)
+static void keep_stop_why(void *ctx, const struct trace_stop *stop)
 {
 	struct file_reader *r = ctx;
 
@@ -143,7 +143,7 @@ static void trace_stopped(void *ctx, const struct trace_stop *stop)
 
 static int read_chrome(struct file_reader *r, struct json_source *source)
 {
-	static const struct trace_reader_ops ops = { .event = first_event, .stop = trace_stopped, .member_name = "baseTimeNanoseconds", .member = base_time };
+	static const struct trace_reader_ops ops = { .event = scan_event, .stop = keep_stop_why, .member_name = "baseTimeNanoseconds", .member = scan_base };
 	struct link_file *f = r->f;
 	struct trace_form form = { 0 };
 	int err;
@@ -171,12 +171,12 @@ static int read_chrome(struct file_reader *r, struct json_source *source)
 
 /* ---- Perfetto ---- */
 
-static void first_slice(void *ctx, const struct pftrace_slice *s)
+static void scan_slice(void *ctx, const struct pftrace_slice *s)
 {
 	((struct file_reader *)ctx)->f->events++;
 }
 
-static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
+static int scan_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
 {
 	struct file_reader *r = ctx;
 
@@ -187,19 +187,19 @@ static int first_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
 	return link_clock_add(&r->f->clock, boot_ns, real_ns);
 }
 
-static void first_time(void *ctx, int64_t boot_ns)
+static void scan_time(void *ctx, int64_t boot_ns)
 {
 	if (link_time_fits(boot_ns))
 		note_time(((struct file_reader *)ctx)->f, boot_ns);
 }
 
-static bool wants_instant(const char *name)
+static bool instant_is_read(const char *name)
 {
 	return pftrace_instant_is_host(name) || !strncmp(name, "message ", 8);
 }
 
 /* Any program may write instants with such names; others than inftrace's lack the arguments and are ignored. */
-static void first_instant(void *ctx, const struct pftrace_instant *in)
+static void scan_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };
 
@@ -216,12 +216,12 @@ static void first_instant(void *ctx, const struct pftrace_instant *in)
 	messages_add(&((struct file_reader *)ctx)->f->messages, &m);
 }
 
-static void again_slice(void *ctx, const struct pftrace_slice *s)
+static void collect_slice(void *ctx, const struct pftrace_slice *s)
 {
 	struct file_reader *r = ctx;
 
 	if (link_time_fits(s->start_ns) && link_time_fits(s->end_ns))
-		take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
+		collect_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
 }
 
 static void packet_bad(void *ctx, uint64_t offset, const char *why)
@@ -235,7 +235,7 @@ static void packet_bad(void *ctx, uint64_t offset, const char *why)
 static int read_pftrace(struct file_reader *r, struct json_source *source)
 {
 	static const struct pftrace_event_ops ops = {
-		.slice = first_slice, .clocks = first_clocks, .time = first_time, .instant = first_instant, .wants_instant = wants_instant, .bad = packet_bad
+		.slice = scan_slice, .clocks = scan_clocks, .time = scan_time, .instant = scan_instant, .wants_instant = instant_is_read, .bad = packet_bad
 	};
 	int err;
 
@@ -291,7 +291,7 @@ static void leave_namespace(struct link_file *f)
 	}
 }
 
-static int why_of(int err, char why[LINK_WHY_MAX])
+static int fill_why(int err, char why[LINK_WHY_MAX])
 {
 	if (err && !why[0])
 		snprintf(why, LINK_WHY_MAX, "%s", err == -E2BIG ? "has too many readings of its clocks" : strerror(-err));
@@ -329,7 +329,7 @@ int link_file_read(struct link_file *f, const char *path, const char *host, bool
 		snprintf(why, LINK_WHY_MAX, "there is nothing in it that has a time");
 		err = -ENODATA;
 	}
-	return why_of(err, why);
+	return fill_why(err, why);
 }
 
 void link_file_clear(struct link_file *f)
@@ -344,8 +344,8 @@ void link_file_clear(struct link_file *f)
 int link_file_spans(
 	const struct link_file *f, const uint64_t *keys, size_t n, int64_t from_ns, int64_t to_ns, struct spans *ret, char why[LINK_WHY_MAX])
 {
-	static const struct trace_reader_ops chrome = { .event = again_event, .stop = trace_stopped };
-	static const struct pftrace_event_ops pftrace = { .slice = again_slice, .bad = packet_bad };
+	static const struct trace_reader_ops chrome = { .event = collect_event, .stop = keep_stop_why };
+	static const struct pftrace_event_ops pftrace = { .slice = collect_slice, .bad = packet_bad };
 	struct file_reader r = { .keys = keys, .n_keys = n, .from_ns = from_ns, .to_ns = to_ns, .begin_ns = f->begin_ns, .spans = ret, .why = why };
 	struct json_source source;
 	struct trace_form form;
@@ -361,7 +361,7 @@ int link_file_spans(
 	else
 		err = trace_read(&source, &chrome, &r, &form);
 	json_source_close(&source);
-	return why_of(err, why);
+	return fill_why(err, why);
 }
 
 /* Recordings are placed in this order: with a given host, with a boot id, then older ones, which only their clocks tell apart. */
@@ -385,7 +385,7 @@ struct boot place_boot(const struct linked *d)
 /* ---- names ---- */
 
 /* Returns the host of this (printable) name; n_hosts: none. */
-static unsigned int find_name(const struct link *l, const char *name)
+static unsigned int link_find_host(const struct link *l, const char *name)
 {
 	unsigned int i = 0;
 
@@ -399,7 +399,7 @@ unsigned int place_name(struct link *l, const char *name)
 	char buf[sizeof(l->hosts[0])];
 	unsigned int host;
 
-	host = find_name(l, text_printable(buf, sizeof(buf), name));
+	host = link_find_host(l, text_printable(buf, sizeof(buf), name));
 	if (host == l->n_hosts)
 		memcpy(l->hosts[l->n_hosts++], buf, sizeof(buf));
 	return host;
@@ -407,7 +407,7 @@ unsigned int place_name(struct link *l, const char *name)
 
 /* ---- hosts ---- */
 
-static bool place_is_of(const struct linked *d, unsigned int host)
+static bool recording_is_of_host(const struct linked *d, unsigned int host)
 {
 	return place_is_recording(d) && d->host == host;
 }
@@ -418,7 +418,7 @@ static enum boot_fit fit_host(const struct link *l, const struct linked *d, unsi
 	enum boot_fit fit = BOOT_UNLIKELY, one;
 
 	for (size_t i = 0; i < l->n; i++) {
-		if (l->list[i] == d || !place_is_of(l->list[i], host))
+		if (l->list[i] == d || !recording_is_of_host(l->list[i], host))
 			continue;
 		other = place_boot(l->list[i]);
 		one = boot_compare(&own, &other);
@@ -435,7 +435,7 @@ static unsigned int add_host(struct link *l, const struct linked *d)
 	unsigned int host;
 
 	text_printable(name, sizeof(name), d->file.id.name);
-	if (*name && !strchr(name, ' ') && find_name(l, name) == l->n_hosts)
+	if (*name && !strchr(name, ' ') && link_find_host(l, name) == l->n_hosts)
 		return place_name(l, name);
 	do {
 		snprintf(name, sizeof(name), "host %u", ++l->n_unnamed);
@@ -444,7 +444,7 @@ static unsigned int add_host(struct link *l, const struct linked *d)
 	return host;
 }
 
-static int place(struct link *l, struct linked *d)
+static int link_choose_host(struct link *l, struct linked *d)
 {
 	struct boot_choice choice = { 0 };
 	char name[256];
@@ -511,12 +511,12 @@ int place_recordings(struct link *l)
 	for (enum order order = 0; order < ORDERS; order++) {
 		for (size_t i = 0; i < l->n && !err; i++) {
 			if (place_is_recording(l->list[i]) && order_of(l->list[i]) == order)
-				err = place(l, l->list[i]);
+				err = link_choose_host(l, l->list[i]);
 		}
 	}
 	for (size_t i = 0; i < l->n; i++) {
 		for (size_t j = 0; j < i && !err; j++) {
-			if (place_is_recording(l->list[i]) && place_is_of(l->list[j], l->list[i]->host))
+			if (place_is_recording(l->list[i]) && recording_is_of_host(l->list[j], l->list[i]->host))
 				err = check_pair(l, l->list[j], l->list[i]);
 		}
 	}
@@ -568,7 +568,7 @@ static void compare_files(struct compared *c, const struct linked *ours, const s
 	messages_match(&theirs->file.messages, &ours->file.messages, take_pair, c);
 }
 
-static bool is_of(const struct linked *d, unsigned int host)
+static bool has_messages_of_host(const struct linked *d, unsigned int host)
 {
 	return link_file_timed(&d->file) && d->host == host && d->file.messages.n;
 }
@@ -586,7 +586,7 @@ static const char *met_text(char buf[LINK_WHY_MAX], const struct met *m)
 	return buf;
 }
 
-static int refuse_contradiction(struct link *l, const struct compared *c, const struct host_clock *clock)
+static int refuse_message_bounds(struct link *l, const struct compared *c, const struct host_clock *clock)
 {
 	const struct met *low = &c->list[clock->low_message], *high = &c->list[clock->high_message];
 	char text[2][LINK_WHY_MAX], apart[32], name[2][256];
@@ -609,7 +609,7 @@ static void host_times(const struct link *l, unsigned int host, int64_t *ret_fir
 	for (size_t i = 0; i < l->n; i++) {
 		const struct link_file *f = &l->list[i]->file;
 
-		if (!is_of(l->list[i], host))
+		if (!has_messages_of_host(l->list[i], host))
 			continue;
 		*ret_first = f->first_ns < *ret_first ? f->first_ns : *ret_first;
 		*ret_last = f->last_ns > *ret_last ? f->last_ns : *ret_last;
@@ -634,7 +634,7 @@ static int find_clock(struct link *l, struct compared *c, unsigned int ours, uns
 }
 
 /* Whether this clock places host h better than the one it has so far. */
-static bool is_better(const struct link_host *h, const struct host_clock *clock, int64_t residual_ns)
+static bool clock_is_better(const struct link_host *h, const struct host_clock *clock, int64_t residual_ns)
 {
 	if (clock->known != HOST_BOTH)
 		return h->clock.known == HOST_NOTHING && clock->known != HOST_NOTHING;
@@ -642,7 +642,7 @@ static bool is_better(const struct link_host *h, const struct host_clock *clock,
 }
 
 /* Compares host a, which is placed, with all hosts that are not. */
-static int relate_to(struct link *l, unsigned int a)
+static int relate_hosts_to(struct link *l, unsigned int a)
 {
 	for (unsigned int b = 0; b < l->n_hosts; b++) {
 		struct link_host *h = &l->placed[b];
@@ -654,16 +654,16 @@ static int relate_to(struct link *l, unsigned int a)
 		if (h->placed)
 			continue;
 		for (size_t i = 0; i < l->n; i++) {
-			for (size_t j = 0; is_of(l->list[i], a) && j < l->n; j++) {
-				if (is_of(l->list[j], b))
+			for (size_t j = 0; has_messages_of_host(l->list[i], a) && j < l->n; j++) {
+				if (has_messages_of_host(l->list[j], b))
 					compare_files(&c, l->list[i], l->list[j]);
 			}
 		}
 		err = find_clock(l, &c, a, b, &clock);
 		if (!err && clock.known == HOST_CONTRADICTS)
-			err = refuse_contradiction(l, &c, &clock);
+			err = refuse_message_bounds(l, &c, &clock);
 		residual_ns = err ? 0 : l->placed[a].residual_ns + clock.residual_ns;
-		if (!err && (clock.known == HOST_BOTH || !l->placed[a].hops) && is_better(h, &clock, residual_ns))
+		if (!err && (clock.known == HOST_BOTH || !l->placed[a].hops) && clock_is_better(h, &clock, residual_ns))
 			*h = (struct link_host){ .to = a,
 				.hops = l->placed[a].hops + 1,
 				.clock = clock,
@@ -678,7 +678,7 @@ static int relate_to(struct link *l, unsigned int a)
 }
 
 /* Returns the unplaced host with the smallest residual; n_hosts: none can be placed. */
-static unsigned int nearest(const struct link *l)
+static unsigned int find_nearest_host(const struct link *l)
 {
 	unsigned int best = l->n_hosts;
 
@@ -692,7 +692,7 @@ static unsigned int nearest(const struct link *l)
 }
 
 /* Checks two files that should share a clock: no message between them may be received before it was sent. */
-static int check_same(struct link *l, const struct linked *a, const struct linked *b)
+static int check_same_machine(struct link *l, const struct linked *a, const struct linked *b)
 {
 	struct compared c = { 0 };
 	char name[2][256], text[LINK_WHY_MAX], early[32];
@@ -722,8 +722,8 @@ int hosts_relate(struct link *l)
 
 	for (size_t i = 0; i < l->n && !err; i++) {
 		for (size_t j = i + 1; j < l->n && !err; j++) {
-			if (is_of(l->list[i], l->list[j]->host) && is_of(l->list[j], l->list[i]->host))
-				err = check_same(l, l->list[i], l->list[j]);
+			if (has_messages_of_host(l->list[i], l->list[j]->host) && has_messages_of_host(l->list[j], l->list[i]->host))
+				err = check_same_machine(l, l->list[i], l->list[j]);
 		}
 	}
 	if (!l->n_hosts)
@@ -731,8 +731,8 @@ int hosts_relate(struct link *l)
 	l->placed[at].to = at;
 	while (!err && at < l->n_hosts) {
 		l->placed[at].placed = true;
-		err = relate_to(l, at);
-		at = nearest(l);
+		err = relate_hosts_to(l, at);
+		at = find_nearest_host(l);
 	}
 	return err;
 }

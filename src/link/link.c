@@ -35,7 +35,7 @@ int link_fail(struct link *l, int err, const char *fmt, ...)
 	return err;
 }
 
-static const char *name_of(const struct linked *d, char buf[256])
+static const char *linked_name(const struct linked *d, char buf[256])
 {
 	return text_printable(buf, 256, d->file.path);
 }
@@ -54,7 +54,7 @@ int link_add(struct link *l, const char *path, const char *host, bool is_et)
 	d->residual_ns = -1;
 	l->list[l->n++] = d;
 	err = link_file_read(&d->file, path, host, is_et, why);
-	return err ? link_fail(l, err, "%s: %s", name_of(d, name), why) : 0;
+	return err ? link_fail(l, err, "%s: %s", linked_name(d, name), why) : 0;
 }
 
 void link_clear(struct link *l)
@@ -79,7 +79,7 @@ static int64_t real_last(const struct linked *d)
 }
 
 /* By the clock that recordings of one host share, or by the wall clock, which may have been set between them. */
-static bool overlap(const struct linked *a, const struct linked *b, int64_t slack)
+static bool linked_overlap(const struct linked *a, const struct linked *b, int64_t slack)
 {
 	if (place_is_recording(a) && place_is_recording(b) && a->host == b->host && a->file.first_ns <= b->file.last_ns &&
 		b->file.first_ns <= a->file.last_ns)
@@ -93,8 +93,8 @@ static int refuse_apart(struct link *l, const struct linked *a, const struct lin
 	char from[2][40], to[2][40], name[2][256];
 
 	return link_fail(l, -EINVAL, "no time in common: %s was recorded from %s to %s UTC, %s from %s to %s: they are of different runs",
-		name_of(early, name[0]), link_date_text(from[0], real_first(early)), link_date_text(to[0], real_last(early)),
-		name_of(late, name[1]), link_date_text(from[1], real_first(late)), link_date_text(to[1], real_last(late)));
+		linked_name(early, name[0]), link_date_text(from[0], real_first(early)), link_date_text(to[0], real_last(early)),
+		linked_name(late, name[1]), link_date_text(from[1], real_first(late)), link_date_text(to[1], real_last(late)));
 }
 
 /* Whether the first, which is placed by a clock alone, is of the same run as the other: they overlap, or the other was placed by calls or
@@ -107,7 +107,7 @@ static bool is_same_run(const struct link *l, size_t first, size_t other)
 		return true;
 	if (b->by == LINK_BY_MESSAGES && l->placed[b->host].to == a->host)
 		return true;
-	return overlap(a, b, 0);
+	return linked_overlap(a, b, 0);
 }
 
 /* Each file must be of the same run as another one, if there is any. */
@@ -155,7 +155,7 @@ static void place_reference(struct link *l)
 /* ---- Kineto, by calls that our recording has, too ---- */
 
 /* Matches the calls of a Kineto trace with those of our recording `own`. */
-static int match_with(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
+static int match_recording(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
 {
 	struct spans ours = { 0 }, *theirs = &d->file.spans;
 	uint64_t *keys = xmalloc((theirs->names.n + 1) * sizeof(*keys));
@@ -171,7 +171,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 	err = link_file_spans(&own->file, keys, theirs->names.n, d->file.first_ns - ahead - spread - MATCH_WINDOW_NS,
 		d->file.last_ns - ahead + spread + MATCH_WINDOW_NS, &ours, why);
 	if (err)
-		link_fail(l, err, "%s: %s", name_of(own, name), why);
+		link_fail(l, err, "%s: %s", linked_name(own, name), why);
 	for (size_t i = 0; i < ours.n; i++) {
 		ours.list[i].start_ns = link_file_real(&own->file, ours.list[i].start_ns);
 		ours.list[i].end_ns = link_file_real(&own->file, ours.list[i].end_ns);
@@ -183,7 +183,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 	return err;
 }
 
-static int refuse_contradiction(struct link *l, const struct linked *d, const struct linked *own)
+static int refuse_call_bounds(struct link *l, const struct linked *d, const struct linked *own)
 {
 	const struct match_part *low = &d->match.parts[d->match.low_part], *high = &d->match.parts[d->match.high_part];
 	char name[2][256], by[2][32], apart[32], date[2][40], call[2][64];
@@ -192,7 +192,7 @@ static int refuse_contradiction(struct link *l, const struct linked *d, const st
 	return link_fail(l, -EINVAL,
 		"the clocks of %s and %s contradict each other: `%s` at %s UTC needs an offset of at least %s, `%s` at %s one of at most %s, "
 		"%s less",
-		name_of(d, name[0]), name_of(own, name[1]), text_printable(call[0], sizeof(call[0]), names[low->low_name]->text),
+		linked_name(d, name[0]), linked_name(own, name[1]), text_printable(call[0], sizeof(call[0]), names[low->low_name]->text),
 		link_date_text(date[0], low->at_ns), link_time_text(by[0], low->low_ns),
 		text_printable(call[1], sizeof(call[1]), names[high->high_name]->text), link_date_text(date[1], high->at_ns),
 		link_time_text(by[1], high->high_ns), link_time_text(apart, low->low_ns - high->high_ns));
@@ -209,9 +209,9 @@ static int relate_kineto(struct link *l, size_t i)
 	if (given)
 		d->host = place_name(l, d->file.given_host);
 	for (size_t j = 0; j < l->n; j++) {
-		if (!place_is_recording(l->list[j]) || !overlap(l->list[j], d, MATCH_WINDOW_NS) || (given && l->list[j]->host != d->host))
+		if (!place_is_recording(l->list[j]) || !linked_overlap(l->list[j], d, MATCH_WINDOW_NS) || (given && l->list[j]->host != d->host))
 			continue;
-		err = match_with(l, d, l->list[j], &match);
+		err = match_recording(l, d, l->list[j], &match);
 		if (err)
 			return err;
 		known |= own && l->list[j]->host != own->host; /* candidates on two hosts */
@@ -232,13 +232,13 @@ static int relate_kineto(struct link *l, size_t i)
 		char name[256];
 
 		return link_fail(l, -EINVAL, "%s: no recording has its calls, and there are several hosts: name its host (HOST=%s)",
-			name_of(d, name), name);
+			linked_name(d, name), name);
 	}
 	d->host = own->host;
 	if (!d->match.pairs)
 		return 0;
 	if (d->match.low_ns - d->match.high_ns > CONTRADICTION_NS + d->spread_ns)
-		return refuse_contradiction(l, d, own);
+		return refuse_call_bounds(l, d, own);
 	d->by = LINK_BY_CALLS;
 	d->ahead_ns = d->match.low_ns + (d->match.high_ns - d->match.low_ns) / 2;
 	d->residual_ns = llabs(d->match.high_ns - d->match.low_ns) / 2 + 1;
@@ -262,7 +262,7 @@ static int relate_et(struct link *l, struct linked *d)
 			break;
 		err = et_check(&d->file, kineto ? &kineto->file : NULL, &check, why);
 		if (err)
-			return link_fail(l, err, "%s: %s", name_of(d, name[0]), why);
+			return link_fail(l, err, "%s: %s", linked_name(d, name[0]), why);
 		if (!d->et_compared || check.found > d->et.found) {
 			d->et = check;
 			d->to = i;
@@ -272,7 +272,7 @@ static int relate_et(struct link *l, struct linked *d)
 	if (!d->et_compared || (double)d->et.found >= (double)d->et.operators * ET_FOUND_MIN)
 		return 0;
 	return link_fail(l, -EINVAL, "%s is of another run than %s: of its %llu operators %llu are in that with their number and name",
-		name_of(d, name[0]), name_of(l->list[d->to], name[1]), (unsigned long long)d->et.operators,
+		linked_name(d, name[0]), linked_name(l->list[d->to], name[1]), (unsigned long long)d->et.operators,
 		(unsigned long long)d->et.found);
 }
 
@@ -508,7 +508,7 @@ static int64_t middle_of(const struct linked *d)
 }
 
 /* Returns the wall clock's lead over BOOTTIME in the recording own, in the middle of d. */
-static int64_t ahead_at(const struct linked *own, const struct linked *d)
+static int64_t real_ahead_at(const struct linked *own, const struct linked *d)
 {
 	int64_t real = link_file_real(&d->file, middle_of(d));
 
@@ -516,7 +516,7 @@ static int64_t ahead_at(const struct linked *own, const struct linked *d)
 }
 
 /* Returns a recording of this host; NULL: there is none. */
-static const struct linked *own_of(const struct link *l, unsigned int host)
+static const struct linked *host_find_recording(const struct link *l, unsigned int host)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		if (l->list[i]->host == host && place_is_recording(l->list[i]))
@@ -528,19 +528,19 @@ static const struct linked *own_of(const struct link *l, unsigned int host)
 /* Returns what to add to the numbers in the file to get the reference's clock. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
-	const struct linked *reference = l->list[l->reference], *own = own_of(l, d->host);
-	int64_t ahead = ahead_at(reference, d);
+	const struct linked *reference = l->list[l->reference], *own = host_find_recording(l, d->host);
+	int64_t ahead = real_ahead_at(reference, d);
 
 	if (d->by == LINK_BY_MESSAGES)
 		return d->file.begin_ns - host_ahead(l, d->host, host_span(l, d).middle_ns);
 	if (place_is_recording(d))
-		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
+		return d->file.begin_ns + (d->host == reference->host ? 0 : real_ahead_at(d, d) - ahead);
 	if (own && own->by == LINK_BY_MESSAGES) {
-		ahead = d->ahead_ns + ahead_at(d->by == LINK_BY_CALLS ? l->list[d->to] : own, d);
+		ahead = d->ahead_ns + real_ahead_at(d->by == LINK_BY_CALLS ? l->list[d->to] : own, d);
 		return d->file.begin_ns - ahead - host_ahead(l, d->host, middle_of(d) - ahead);
 	}
 	if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
-		ahead = ahead_at(l->list[d->to], d);
+		ahead = real_ahead_at(l->list[d->to], d);
 	return d->file.begin_ns - d->ahead_ns - ahead;
 }
 
@@ -658,7 +658,7 @@ char *link_manifest(const struct link *l)
 /* The archive. */
 
 /* Copies part of a name; all but ASCII letters, digits and the characters below become "_". Returns its length. */
-static size_t put_part(char *out, size_t size, const char *part)
+static size_t member_put_part(char *out, size_t size, const char *part)
 {
 	size_t n = 0;
 
@@ -672,7 +672,7 @@ static size_t put_part(char *out, size_t size, const char *part)
 	return n;
 }
 
-static bool is_taken(const struct link *l, size_t i)
+static bool member_is_taken(const struct link *l, size_t i)
 {
 	for (size_t j = 0; j < i; j++) {
 		if (!strcmp(l->list[i]->member, l->list[j]->member))
@@ -694,18 +694,18 @@ static void name_member(struct link *l, size_t i)
 		memcpy(d->member, ARCHIVE_BESIDE, n);
 	}
 	if (host) {
-		n += put_part(d->member + n, 128, host);
+		n += member_put_part(d->member + n, 128, host);
 		d->member[n++] = '/';
 	}
-	put_part(d->member + n, size - n, base);
-	for (unsigned int k = 2; is_taken(l, i) && k <= LINK_FILES_MAX + 2; k++) {
+	member_put_part(d->member + n, size - n, base);
+	for (unsigned int k = 2; member_is_taken(l, i) && k <= LINK_FILES_MAX + 2; k++) {
 		size_t digits = (size_t)snprintf(d->member + n, size - n, "%u-", k);
 
-		put_part(d->member + n + digits, size - n - digits, base);
+		member_put_part(d->member + n + digits, size - n - digits, base);
 	}
 }
 
-static int add_file(struct link *l, struct zip_writer *zip, const struct linked *d)
+static int zip_add_linked(struct link *l, struct zip_writer *zip, const struct linked *d)
 {
 	char why[ZIP_WHY_MAX], name[256];
 	int err, fd = open(d->file.path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -721,7 +721,7 @@ static int add_file(struct link *l, struct zip_writer *zip, const struct linked 
 	return err;
 }
 
-static int add_all(struct link *l, struct zip_writer *zip, const char *name)
+static int zip_add_all(struct link *l, struct zip_writer *zip, const char *name)
 {
 	char why[ZIP_WHY_MAX], *manifest = link_manifest(l);
 	int err;
@@ -731,7 +731,7 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 	if (err)
 		return link_fail(l, err, "cannot write %s: %s", name, why);
 	for (size_t i = 0; !err && i < l->n; i++)
-		err = add_file(l, zip, l->list[i]);
+		err = zip_add_linked(l, zip, l->list[i]);
 	if (err)
 		return err;
 	err = zip_writer_finish(zip, why);
@@ -772,7 +772,7 @@ int link_write(struct link *l, const char *path, uint64_t *ret_bytes)
 	begun = !err;
 	if (!err) {
 		zip = zip_writer_new(fd);
-		err = add_all(l, zip, name);
+		err = zip_add_all(l, zip, name);
 	}
 	if (!err && (fstat(fd, &sb) || fsync(fd)))
 		err = link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));

@@ -39,7 +39,7 @@ void message_event_text(struct message_event *e, const char *key, const char *te
 		e->peer = text;
 }
 
-static bool is_complete(const struct message_event *e)
+static bool message_is_complete(const struct message_event *e)
 {
 	return e->name && (!strcmp(e->name, MESSAGE_SENT) || !strcmp(e->name, MESSAGE_RECEIVED)) && e->local && e->peer &&
 	       strlen(e->local) < MESSAGE_ADDRESS_MAX && strlen(e->peer) < MESSAGE_ADDRESS_MAX && e->found == (1u << NUMBERS) - 1 &&
@@ -77,7 +77,7 @@ void messages_add(struct messages *m, const struct message_event *e)
 	struct match_name *s;
 	bool sent;
 
-	if (!is_complete(e))
+	if (!message_is_complete(e))
 		return;
 	sent = !strcmp(e->name, MESSAGE_SENT);
 	snprintf(name, sizeof(name), "%s>%s", sent ? e->local : e->peer, sent ? e->peer : e->local);
@@ -95,7 +95,7 @@ void messages_add(struct messages *m, const struct message_event *e)
 		.sent = sent };
 }
 
-static int compare(const void *x, const void *y)
+static int compare_messages(const void *x, const void *y)
 {
 	const struct message *a = x, *b = y;
 
@@ -110,7 +110,7 @@ void messages_finish(struct messages *m, int64_t later_ns)
 		m->list[i].from_ns += later_ns;
 		m->list[i].to_ns += later_ns;
 	}
-	list_sort(m->list, m->n, compare);
+	list_sort(m->list, m->n, compare_messages);
 }
 
 void messages_clear(struct messages *m)
@@ -123,14 +123,14 @@ void messages_clear(struct messages *m)
 /* ---- pairs ---- */
 
 /* Returns the call that sent the byte before the receiver's position `behind`; NULL: it is not in the recording. */
-static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
+static const struct message *messages_find_sender(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
 {
 	for (int slack = -BASE_SLACK; slack <= BASE_SLACK; slack++) {
 		/* with a base higher by slack, the same byte's position is lower by slack */
 		uint32_t base = received->base + (uint32_t)slack;
 		uint64_t position = behind - (uint64_t)(int64_t)slack;
 		const struct message key = { .stream = stream, .sent = true, .base = base, .position = position };
-		size_t i = bisect(m->n, k, compare(&m->list[k], &key) < 0);
+		size_t i = bisect(m->n, k, compare_messages(&m->list[k], &key) < 0);
 		const struct message *s = &m->list[i];
 
 		if (i < m->n && s->stream == stream && s->sent && s->base == base && s->position - s->bytes + 1 <= position)
@@ -149,9 +149,9 @@ void messages_match(const struct messages *from, const struct messages *to, void
 		if (p.received->sent)
 			continue;
 		HASH_FIND_STR(from->streams.by_text, name, s);
-		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
+		p.sent = s ? messages_find_sender(from, s->id, p.received, p.received->position) : NULL;
 		if (s && !p.sent) /* a FIN takes a sequence number like a byte */
-			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
+			p.sent = messages_find_sender(from, s->id, p.received, p.received->position - 1);
 		if (p.sent)
 			pair(arg, &p);
 	}
@@ -305,21 +305,21 @@ struct bound {
 	uint32_t name;
 };
 
-static int compare_calls(const void *x, const void *y)
+static int compare_call_keys(const void *x, const void *y)
 {
 	const struct call *a = x, *b = y;
 
 	return cmp_int(a->key, b->key) ?: cmp_int(a->start_ns, b->start_ns);
 }
 
-static int compare_spans(const void *x, const void *y)
+static int compare_span_starts(const void *x, const void *y)
 {
 	const struct span *a = x, *b = y;
 
 	return cmp_int(a->start_ns, b->start_ns);
 }
 
-static int compare_numbers(const void *x, const void *y)
+static int compare_thread_ids(const void *x, const void *y)
 {
 	uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
 
@@ -332,7 +332,7 @@ static size_t list_threads(const struct spans *s, uint32_t *tids)
 
 	for (size_t i = 0; i < s->n; i++)
 		tids[i] = s->list[i].tid;
-	qsort(tids, s->n, sizeof(*tids), compare_numbers);
+	qsort(tids, s->n, sizeof(*tids), compare_thread_ids);
 	for (size_t i = 0; i < s->n; i++) {
 		if (!n || tids[n - 1] != tids[i])
 			tids[n++] = tids[i];
@@ -375,7 +375,7 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 			key ^= span->tid * UINT64_C(0x9e3779b97f4a7c15);
 		c[n++] = (struct call){ key, span->start_ns, span->end_ns, span->name };
 	}
-	qsort(c, n, sizeof(*c), compare_calls);
+	qsort(c, n, sizeof(*c), compare_call_keys);
 	return (struct calls){ c, n };
 }
 
@@ -399,12 +399,12 @@ static size_t calls_from(const struct calls *c, uint64_t key, int64_t ns)
 {
 	const struct call wanted = { .key = key, .start_ns = ns };
 
-	return bisect(c->n, k, compare_calls(&c->list[k], &wanted) < 0);
+	return bisect(c->n, k, compare_call_keys(&c->list[k], &wanted) < 0);
 }
 
 /* ---- roughly: some calls vote for the distances to all their candidates ---- */
 
-static void vote(struct matcher *m, const struct call *sample, bool of_theirs)
+static void matcher_vote(struct matcher *m, const struct call *sample, bool of_theirs)
 {
 	const struct calls *others = of_theirs ? &m->a : &m->b;
 	size_t i = calls_from(others, sample->key, sample->start_ns - MATCH_WINDOW_NS);
@@ -454,7 +454,7 @@ static bool find_distance(struct matcher *m, int64_t *ret_ns)
 
 	memset(m->votes, 0, BINS * sizeof(*m->votes));
 	for (size_t i = step / 2; i < c->n; i += step) {
-		vote(m, &c->list[i], of_theirs);
+		matcher_vote(m, &c->list[i], of_theirs);
 		samples++;
 	}
 	return best_distance(m, samples, ret_ns);
@@ -463,7 +463,7 @@ static bool find_distance(struct matcher *m, int64_t *ret_ns)
 /* ---- exactly: what each pair allows ---- */
 
 /* Returns the call of `others` with this key that begins closest to ns; NULL: none. */
-static const struct call *closest(const struct calls *others, uint64_t key, int64_t ns)
+static const struct call *calls_find_closest(const struct calls *others, uint64_t key, int64_t ns)
 {
 	size_t i = calls_from(others, key, ns);
 	const struct call *after = i < others->n && others->list[i].key == key ? &others->list[i] : NULL;
@@ -498,10 +498,10 @@ static size_t find_pairs(struct matcher *m, int64_t distance)
 
 	for (size_t i = 0; i < m->b.n; i++) {
 		const struct call *theirs = &m->b.list[i];
-		const struct call *ours = closest(&m->a, theirs->key, theirs->start_ns - distance);
+		const struct call *ours = calls_find_closest(&m->a, theirs->key, theirs->start_ns - distance);
 
 		if (!ours || llabs(theirs->start_ns - ours->start_ns - distance) > 4 * BIN_NS ||
-			closest(&m->b, ours->key, ours->start_ns + distance) != theirs)
+			calls_find_closest(&m->b, ours->key, ours->start_ns + distance) != theirs)
 			continue;
 		n += bound_of(m, ours, theirs, &m->bounds[n]);
 	}
@@ -523,7 +523,7 @@ static int compare_high(const void *x, const void *y)
 }
 
 /* Returns the middle of the median bounds. Reorders bounds. */
-static int64_t median_of(struct bound *bounds, size_t n)
+static int64_t bounds_median(struct bound *bounds, size_t n)
 {
 	int64_t high;
 
@@ -537,10 +537,10 @@ static int64_t median_of(struct bound *bounds, size_t n)
  * Intersects the bounds of the pairs. Wrong pairs would leave nothing, so those that exclude the middle are left out.
  * false: more than WRONG_MAX are wrong on either side, or none is right.
  */
-static bool intersect(struct bound *bounds, size_t n, struct match_part *part)
+static bool bounds_intersect(struct bound *bounds, size_t n, struct match_part *part)
 {
 	size_t wrong = (size_t)((double)n * WRONG_MAX), i, j;
-	int64_t middle = median_of(bounds, n);
+	int64_t middle = bounds_median(bounds, n);
 
 	qsort(bounds, n, sizeof(*bounds), compare_low);
 	for (i = n; i && bounds[i - 1].low_ns > middle; i--)
@@ -561,7 +561,7 @@ static bool intersect(struct bound *bounds, size_t n, struct match_part *part)
 	return true;
 }
 
-static void match_part(struct matcher *m, size_t from, size_t to, bool threads, struct match *ret)
+static void match_find_part(struct matcher *m, size_t from, size_t to, bool threads, struct match *ret)
 {
 	struct match_part *part = &ret->parts[ret->n_parts];
 	int64_t distance;
@@ -571,10 +571,10 @@ static void match_part(struct matcher *m, size_t from, size_t to, bool threads, 
 	n = find_distance(m, &distance) ? find_pairs(m, distance) : 0;
 	/* at the rough distance a neighbour may have been closer, but for few pairs */
 	for (unsigned int i = 0; n >= SAMPLES_MIN && i < REFINED; i++) {
-		distance = median_of(m->bounds, n);
+		distance = bounds_median(m->bounds, n);
 		n = find_pairs(m, distance);
 	}
-	if (n >= SAMPLES_MIN && intersect(m->bounds, n, part)) {
+	if (n >= SAMPLES_MIN && bounds_intersect(m->bounds, n, part)) {
 		part->at_ns = m->theirs->list[from + (to - from) / 2].start_ns;
 		ret->pairs += part->pairs;
 		ret->n_parts++;
@@ -594,7 +594,7 @@ void match_find(struct spans *ours, struct spans *theirs, struct match *ret)
 		return;
 	parts = parts > MATCH_PARTS ? MATCH_PARTS : parts ? parts
 							  : 1;
-	qsort(theirs->list, theirs->n, sizeof(*theirs->list), compare_spans);
+	qsort(theirs->list, theirs->n, sizeof(*theirs->list), compare_span_starts);
 	m.votes = xreallocarray(NULL, BINS, sizeof(*m.votes));
 	m.bounds = xreallocarray(NULL, theirs->n / parts + parts, sizeof(*m.bounds));
 	m.ours_classes = xcalloc(ours->names.n + 1, sizeof(*m.ours_classes));
@@ -606,7 +606,7 @@ void match_find(struct spans *ours, struct spans *theirs, struct match *ret)
 	threads = share_threads(ours, theirs);
 	m.a = calls_make(ours, 0, ours->n, m.ours_classes, threads);
 	for (size_t i = 0; i < parts; i++)
-		match_part(&m, theirs->n * i / parts, theirs->n * (i + 1) / parts, threads, ret);
+		match_find_part(&m, theirs->n * i / parts, theirs->n * (i + 1) / parts, threads, ret);
 	for (size_t i = 0; i < ret->n_parts; i++) {
 		if (ret->parts[i].low_ns > ret->parts[ret->low_part].low_ns)
 			ret->low_part = i;

@@ -66,12 +66,12 @@ static size_t function_of(const char *name)
 	return i;
 }
 
-static bool is_wanted(const char *name)
+static bool name_is_wanted(const char *name)
 {
 	return (!strncmp(name, "nccl", 4) && (function_of(name) < FUNCTIONS || is_maker(name))) || !strcmp(name, LOST);
 }
 
-static void take_number(struct found *f, const char *key, uint64_t value)
+static void found_take_number(struct found *f, const char *key, uint64_t value)
 {
 	const struct {
 		const char *key;
@@ -93,14 +93,14 @@ static void take_number(struct found *f, const char *key, uint64_t value)
 }
 
 /* Chrome JSON has pointers as text. */
-static void take_text(struct found *f, const char *key, const char *text)
+static void found_take_text(struct found *f, const char *key, const char *text)
 {
 	if (!key || !text)
 		return;
 	if (!strcmp(key, "type"))
 		f->type = name_hash(text, strlen(text));
 	else if (!strncmp(text, "0x", 2))
-		take_number(f, key, strtoull(text, NULL, 16));
+		found_take_number(f, key, strtoull(text, NULL, 16));
 }
 
 static void add_loss(struct collectives *c, int64_t from_ns, int64_t to_ns)
@@ -140,7 +140,7 @@ static void collective_add_call(struct collectives *c, const struct found *f, si
 }
 
 /* Ignores calls without a communicator: they are of other programs, or cannot be told apart. */
-static void take(struct collectives *c, const struct found *f)
+static void collectives_take(struct collectives *c, const struct found *f)
 {
 	size_t function = function_of(f->name);
 
@@ -164,14 +164,14 @@ static void perfetto_slice(void *ctx, const struct pftrace_slice *s)
 		return;
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->args[i].text)
-			take_text(&f, s->args[i].name, s->args[i].text);
+			found_take_text(&f, s->args[i].name, s->args[i].text);
 		else
-			take_number(&f, s->args[i].name, s->args[i].value);
+			found_take_number(&f, s->args[i].name, s->args[i].value);
 	}
-	take(((struct collectives_reader *)ctx)->c, &f);
+	collectives_take(((struct collectives_reader *)ctx)->c, &f);
 }
 
-static bool wants_instant(const char *name)
+static bool perfetto_wants_instant(const char *name)
 {
 	return pftrace_instant_is_host(name) || !strcmp(name, BUDGET);
 }
@@ -224,7 +224,7 @@ static void chrome_clock(struct collectives_reader *r, const struct trace_event 
 	host_id_from_json(&r->c->id, e->args);
 }
 
-static uint32_t small(const struct json_node *node)
+static uint32_t node_small_u32(const struct json_node *node)
 {
 	uint64_t v = node_u64(node);
 
@@ -235,7 +235,7 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 {
 	const char *ph = node_string(e->ph);
 	struct collectives_reader *r = ctx;
-	struct found f = { .name = node_string(e->name), .pid = small(e->pid), .tid = small(e->tid) };
+	struct found f = { .name = node_string(e->name), .pid = node_small_u32(e->pid), .tid = node_small_u32(e->tid) };
 	int64_t dur;
 
 	if (!r->c->has_clock && e->number > CLOCK_WITHIN)
@@ -246,16 +246,16 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 		chrome_clock(r, e);
 	else if (ph[0] == 'i' && !strcmp(f.name, BUDGET))
 		add_loss(r->c, f.from_ns, f.from_ns);
-	if (ph[0] != 'X' || !is_wanted(f.name) || node_us_to_ns(e->dur, &dur) < 0 || !link_time_fits(dur) || !node_is(e->args, JSON_OBJECT))
+	if (ph[0] != 'X' || !name_is_wanted(f.name) || node_us_to_ns(e->dur, &dur) < 0 || !link_time_fits(dur) || !node_is(e->args, JSON_OBJECT))
 		return 0;
 	f.to_ns = f.from_ns + dur;
 	json_for_each (arg, e->args) {
 		if (node_is(arg, JSON_INT))
-			take_number(&f, arg->key, node_u64(arg));
+			found_take_number(&f, arg->key, node_u64(arg));
 		else
-			take_text(&f, arg->key, node_string(arg));
+			found_take_text(&f, arg->key, node_string(arg));
 	}
-	take(r->c, &f);
+	collectives_take(r->c, &f);
 	return 0;
 }
 
@@ -325,7 +325,7 @@ static void join_losses(struct collectives *c)
 }
 
 /* Converts all times to the machine's CLOCK_BOOTTIME, and sorts. */
-static void finish(struct collectives_reader *r)
+static void collectives_finish(struct collectives_reader *r)
 {
 	struct collectives *c = r->c;
 	int64_t by = r->begin_ns - c->id.shift_ns;
@@ -354,8 +354,8 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 	static const struct pftrace_event_ops pftrace = { .slice = perfetto_slice,
 		.clocks = perfetto_clocks,
 		.instant = perfetto_instant,
-		.wants_instant = wants_instant,
-		.wants_args = is_wanted,
+		.wants_instant = perfetto_wants_instant,
+		.wants_args = name_is_wanted,
 		.bad = perfetto_bad };
 	static const struct trace_reader_ops chrome = { .event = chrome_event, .stop = chrome_stopped };
 	struct collectives_reader r = { .c = ret, .why = why };
@@ -374,7 +374,7 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 		if (err && !why[0])
 			err = 0; /* it ends early, or is not a trace of inftrace */
 	}
-	finish(&r);
+	collectives_finish(&r);
 	return err ? err : why[0] ? -EBADMSG
 				  : 0;
 }
@@ -483,7 +483,7 @@ void ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, c
 	r->segments += (uint32_t)c->n_losses + 1;
 }
 
-static int compare_calls(const void *x, const void *y)
+static int compare_rank_calls(const void *x, const void *y)
 {
 	const struct rank_call *a = x, *b = y;
 
@@ -516,7 +516,7 @@ static struct run run_at(const struct rank *k, size_t from)
 }
 
 /* Whether all calls agree, and are enough, if `at` in a is `against` in b. *ret_a, *ret_b: the calls of a, and where they begin in b. */
-static bool agrees(struct pairing *p, const struct run *a, const struct run *b, size_t at, size_t against, struct run *ret_a, size_t *ret_b)
+static bool runs_agree(struct pairing *p, const struct run *a, const struct run *b, size_t at, size_t against, struct run *ret_a, size_t *ret_b)
 {
 	size_t back = at - a->from < against - b->from ? at - a->from : against - b->from;
 	size_t on = a->to - at < b->to - against ? a->to - at : b->to - against;
@@ -534,12 +534,12 @@ static bool agrees(struct pairing *p, const struct run *a, const struct run *b, 
 }
 
 /* Returns the index of the run's first call at or after at_ns. */
-static size_t first_from(const struct rank *k, const struct run *run, int64_t at_ns)
+static size_t run_find_first(const struct rank *k, const struct run *run, int64_t at_ns)
 {
 	return run->from + bisect(run->to - run->from, i, k->calls[run->from + i].at_ns < at_ns);
 }
 
-static void place(struct pairing *p, const struct run *a, size_t b)
+static void pairing_place_run(struct pairing *p, const struct run *a, size_t b)
 {
 	if (b < p->next)
 		return; /* these are placed already */
@@ -563,23 +563,23 @@ static void pair_by_search(struct pairing *p, const struct run *a, const struct 
 	if (to < from - RANKS_APART_NS)
 		return;
 	middle = from + (to - from) / 2;
-	at = first_from(p->a, a, middle);
+	at = run_find_first(p->a, a, middle);
 	at = at == a->to ? at - 1 : at;
 	middle = p->a->calls[at].at_ns;
-	for (against = first_from(p->b, b, middle - RANKS_APART_NS);
+	for (against = run_find_first(p->b, b, middle - RANKS_APART_NS);
 		against < b->to && p->b->calls[against].at_ns <= middle + RANKS_APART_NS && n < 2; against++) {
 		size_t run_b;
 
 		if (p->r->work > WORK_MAX)
 			return;
-		if (!agrees(p, a, b, at, against, &run, &run_b))
+		if (!runs_agree(p, a, b, at, against, &run, &run_b))
 			continue;
 		found = run;
 		found_b = run_b;
 		n++;
 	}
 	if (n == 1)
-		place(p, &found, found_b);
+		pairing_place_run(p, &found, found_b);
 }
 
 /* Pairs calls by number up to the first mismatch. One rank may lack calls there, so what follows is searched anew. */
@@ -590,7 +590,7 @@ static void pair_by_number(struct pairing *p, const struct run *a, const struct 
 
 	while (i < n && p->a->calls[a->from + i].key == p->b->calls[b->from + i].key)
 		i++;
-	place(p, &(struct run){ a->from, a->from + i }, b->from);
+	pairing_place_run(p, &(struct run){ a->from, a->from + i }, b->from);
 	if (i == n)
 		return;
 	p->mismatched++;
@@ -627,7 +627,7 @@ static void pair_ranks(struct pairing *p)
 
 /* ---- groups ---- */
 
-static void add_member(struct rank_group *g, uint32_t rank, uint32_t *table)
+static void group_add_member(struct rank_group *g, uint32_t rank, uint32_t *table)
 {
 	g->members = xreallocarray(g->members, g->n + 1, sizeof(*g->members));
 	g->calls = xreallocarray(g->calls, g->n + 1, sizeof(*g->calls));
@@ -635,7 +635,7 @@ static void add_member(struct rank_group *g, uint32_t rank, uint32_t *table)
 	g->calls[g->n++] = table;
 }
 
-static bool may_be_one(const struct rank *a, const struct rank *b)
+static bool ranks_can_match(const struct rank *a, const struct rank *b)
 {
 	if (a->id && b->id)
 		return a->id == b->id;
@@ -643,13 +643,13 @@ static bool may_be_one(const struct rank *a, const struct rank *b)
 }
 
 /* Adds rank b to the group if its calls match the first one's. */
-static bool try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at)
+static bool group_try_member(struct ranks *r, struct rank_group *g, const struct rank *a, uint32_t at)
 {
 	const struct rank *b = r->list[at];
 	struct pairing p = { .r = r, .a = a, .b = b };
 	bool same = a->id && a->id == b->id;
 
-	if (!may_be_one(a, b) || (g->n + 1) * a->n > TABLE_MAX)
+	if (!ranks_can_match(a, b) || (g->n + 1) * a->n > TABLE_MAX)
 		return false;
 	p.table = xreallocarray(NULL, a->n, sizeof(*p.table));
 	memset(p.table, 0xff, a->n * sizeof(*p.table));
@@ -658,7 +658,7 @@ static bool try_member(struct ranks *r, struct rank_group *g, const struct rank 
 		free(p.table);
 		return false;
 	}
-	add_member(g, at, p.table);
+	group_add_member(g, at, p.table);
 	g->mismatched += p.mismatched;
 	g->unplaced += b->n > p.placed ? b->n - p.placed : 0;
 	g->ranks = g->ranks ? g->ranks : b->ranks;
@@ -681,12 +681,12 @@ static void make_group(struct ranks *r, const uint32_t *order, size_t from, bool
 	struct rank_group g = { .ranks = a->ranks };
 	uint32_t *own = xreallocarray(NULL, a->n, sizeof(*own));
 
-	add_member(&g, order[from], own);
+	group_add_member(&g, order[from], own);
 	for (size_t i = 0; i < a->n; i++)
 		own[i] = (uint32_t)i;
 	for (size_t i = from + 1; i < r->n; i++) {
 		if (!taken[order[i]] && r->list[order[i]]->n)
-			taken[order[i]] = try_member(r, &g, a, order[i]);
+			taken[order[i]] = group_try_member(r, &g, a, order[i]);
 	}
 	if (g.n > 1)
 		*list_push(r->groups, r->n_groups, r->groups_size) = g;
@@ -715,7 +715,7 @@ void ranks_group(struct ranks *r)
 		struct rank *k = r->list[i];
 		size_t n = 0;
 
-		list_sort(k->calls, k->n, compare_calls);
+		list_sort(k->calls, k->n, compare_rank_calls);
 		for (size_t j = 0; j < k->n; j++) {
 			if (!n || k->calls[n - 1].own_ns != k->calls[j].own_ns || k->calls[n - 1].tid != k->calls[j].tid)
 				k->calls[n++] = k->calls[j];
