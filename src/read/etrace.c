@@ -32,12 +32,12 @@ struct etrace_reader {
 	void *ctx;
 };
 
-static void add_node(struct etrace *t, uint64_t id)
+static void etrace_add_node(struct etrace *t, uint64_t id)
 {
 	*list_push(t->nodes, t->n_nodes, t->nodes_size) = (struct etrace_place){ .id = id };
 }
 
-static void add_edge(struct etrace *t, uint64_t from, uint64_t to, bool control)
+static void etrace_add_edge(struct etrace *t, uint64_t from, uint64_t to, bool control)
 {
 	*list_push(t->edges, t->n_edges, t->edges_size) = (struct etrace_edge){ from, to, control };
 }
@@ -74,9 +74,9 @@ static void read_deps(struct etrace *t, const struct proto_field *f, struct etra
 	uint64_t to;
 
 	if (in.p == in.end)
-		add_edge(t, 0, f->value, f->number == NODE_CTRL_DEPS);
+		etrace_add_edge(t, 0, f->value, f->number == NODE_CTRL_DEPS);
 	while (in.p < in.end && proto_read_varint(&in, &to) == 1)
-		add_edge(t, 0, to, f->number == NODE_CTRL_DEPS);
+		etrace_add_edge(t, 0, to, f->number == NODE_CTRL_DEPS);
 	if (in.p < in.end)
 		n->wrong = "a list of dependencies is damaged";
 }
@@ -100,7 +100,7 @@ static void read_attr(struct proto_bytes in, uint64_t *rf_id, bool *kernel)
 		*kernel = true;
 }
 
-static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t number)
+static int etrace_read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t number)
 {
 	struct etrace_node n = { .number = number };
 	size_t first = r->t->n_edges;
@@ -132,7 +132,7 @@ static int read_message(struct etrace_reader *r, struct proto_bytes in, uint64_t
 		n.rf_id = 0;
 	for (size_t i = first; i < r->t->n_edges; i++)
 		r->t->edges[i].from = n.id;
-	add_node(r->t, n.id);
+	etrace_add_node(r->t, n.id);
 	return r->node(r->ctx, &n);
 }
 
@@ -171,7 +171,7 @@ static int read_messages(struct etrace_reader *r, struct json_source *source)
 
 	while (!err && (ret = next_message(r->t, source, at, &in)) == 1) {
 		if (n++)
-			err = read_message(r, in, n);
+			err = etrace_read_message(r, in, n);
 		else if (etrace_metadata(in, &r->t->own) < 0)
 			why = "message 1 is not the GlobalMetadata with which an execution trace begins";
 		if (why)
@@ -237,7 +237,7 @@ static void json_edge(struct etrace *t, const struct etrace_node *n, const struc
 	uint64_t id;
 
 	if (json_id(to, &id) && !(control && id == n->id && is_process(n)))
-		add_edge(t, n->id, id, control);
+		etrace_add_edge(t, n->id, id, control);
 }
 
 /* PyTorch writes one id, the caller's; Chakra's own tools write lists. */
@@ -287,7 +287,7 @@ static int read_json(struct etrace_reader *r, const struct json_node *value, uin
 	if (!json_id(id, &n.id) && (id || r->t->kind != FILE_ET_JSONIZER || !node_is(value, JSON_OBJECT)))
 		n.wrong = "a node without an id";
 	else
-		add_node(r->t, n.id);
+		etrace_add_node(r->t, n.id);
 	err = r->node(r->ctx, &n);
 	if (err || n.wrong)
 		return err;
@@ -296,7 +296,7 @@ static int read_json(struct etrace_reader *r, const struct json_node *value, uin
 	return 0;
 }
 
-static int read_event(void *ctx, const struct trace_event *e)
+static int etrace_take_event(void *ctx, const struct trace_event *e)
 {
 	return read_json(ctx, e->value, e->line);
 }
@@ -307,7 +307,7 @@ static int read_schema(void *ctx, const struct json_node *value)
 	return 0;
 }
 
-static void reading_stopped(void *ctx, const struct trace_stop *stop)
+static void etrace_explain_stop(void *ctx, const struct trace_stop *stop)
 {
 	struct etrace *t = ((struct etrace_reader *)ctx)->t;
 
@@ -349,7 +349,7 @@ static int read_objects(struct etrace_reader *r, struct json_source *source)
 
 int etrace_read(struct etrace *t, struct json_source *source, int (*node)(void *ctx, const struct etrace_node *node), void *ctx)
 {
-	const struct trace_reader_ops ops = { read_event, reading_stopped, json_keys[t->kind].array, "schema", read_schema };
+	const struct trace_reader_ops ops = { etrace_take_event, etrace_explain_stop, json_keys[t->kind].array, "schema", read_schema };
 	struct etrace_reader r = { t, node, ctx };
 	struct trace_form form;
 
@@ -368,7 +368,7 @@ void etrace_clear(struct etrace *t)
 
 /* ---- cycles ---- */
 
-static int compare_nodes(const void *x, const void *y)
+static int compare_node_ids(const void *x, const void *y)
 {
 	return cmp_int(((const struct etrace_place *)x)->id, ((const struct etrace_place *)y)->id);
 }
@@ -378,7 +378,7 @@ static int compare_from(const void *x, const void *y)
 	return cmp_int(((const struct etrace_edge *)x)->from, ((const struct etrace_edge *)y)->from);
 }
 
-static int compare_edges(const void *x, const void *y)
+static int compare_edge_ends(const void *x, const void *y)
 {
 	const struct etrace_edge *a = x, *b = y;
 
@@ -388,35 +388,35 @@ static int compare_edges(const void *x, const void *y)
 
 void etrace_sort(struct etrace *t)
 {
-	list_sort(t->nodes, t->n_nodes, compare_nodes);
-	list_sort(t->edges, t->n_edges, compare_edges);
+	list_sort(t->nodes, t->n_nodes, compare_node_ids);
+	list_sort(t->edges, t->n_edges, compare_edge_ends);
 }
 
 struct etrace_place *etrace_find(const struct etrace *t, uint64_t id)
 {
 	const struct etrace_place wanted = { .id = id };
 
-	return t->n_nodes ? bsearch(&wanted, t->nodes, t->n_nodes, sizeof(wanted), compare_nodes) : NULL;
+	return t->n_nodes ? bsearch(&wanted, t->nodes, t->n_nodes, sizeof(wanted), compare_node_ids) : NULL;
 }
 
 /*
  * Whether an edge counts for cycles. Chakra's feeder waits for data only, and runs files to the end whose control dependencies
  * form cycles with data. Traces of PyTorch and inftrace may have no cycle at all.
  */
-static bool counts(const struct etrace *t, const struct etrace_edge *e)
+static bool edge_is_counted(const struct etrace *t, const struct etrace_edge *e)
 {
 	return !e->control || t->own || t->kind == FILE_ET_PYTORCH;
 }
 
 /* Returns an unmet dependency of the node, NULL if there is none. The edges are sorted by `from`. */
-static const struct etrace_edge *left_edge(const struct etrace *t, uint64_t from)
+static const struct etrace_edge *find_unmet_edge(const struct etrace *t, uint64_t from)
 {
 	size_t low = bisect(t->n_edges, k, t->edges[k].from < from);
 
 	for (; low < t->n_edges && t->edges[low].from == from; low++) {
 		const struct etrace_place *to = etrace_find(t, t->edges[low].to);
 
-		if (to && to->waits && counts(t, &t->edges[low]))
+		if (to && to->waits && edge_is_counted(t, &t->edges[low]))
 			return &t->edges[low];
 	}
 	return NULL;
@@ -430,11 +430,11 @@ static void tell_cycle(struct etrace *t, const struct etrace_place *left)
 	const struct etrace_edge *e;
 
 	qsort(t->edges, t->n_edges, sizeof(*t->edges), compare_from);
-	for (size_t i = 0; i < t->n_nodes && (e = left_edge(t, at)); i++)
+	for (size_t i = 0; i < t->n_nodes && (e = find_unmet_edge(t, at)); i++)
 		at = e->to;
 	first = at;
 	for (unsigned int i = 0; i < CYCLE_SHOWN && len < sizeof(t->why); i++) {
-		e = left_edge(t, at);
+		e = find_unmet_edge(t, at);
 		len += (size_t)snprintf(t->why + len, sizeof(t->why) - len, "node %llu needs ", (unsigned long long)at);
 		at = e ? e->to : first;
 		if (at == first)
@@ -455,7 +455,7 @@ int etrace_find_cycle(struct etrace *t)
 	for (size_t i = 0; i < t->n_edges; i++) {
 		struct etrace_place *from = etrace_find(t, t->edges[i].from);
 
-		if (from && counts(t, &t->edges[i]) && etrace_find(t, t->edges[i].to))
+		if (from && edge_is_counted(t, &t->edges[i]) && etrace_find(t, t->edges[i].to))
 			from->waits++;
 	}
 	for (size_t i = 0; i < t->n_nodes; i++) {
@@ -468,7 +468,7 @@ int etrace_find_cycle(struct etrace *t)
 		for (size_t i = bisect(t->n_edges, k, t->edges[k].to < id); i < t->n_edges && t->edges[i].to == id; i++) {
 			struct etrace_place *from = etrace_find(t, t->edges[i].from);
 
-			if (from && counts(t, &t->edges[i]) && from->waits && !--from->waits)
+			if (from && edge_is_counted(t, &t->edges[i]) && from->waits && !--from->waits)
 				ready[n++] = from;
 		}
 	}

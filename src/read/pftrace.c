@@ -11,7 +11,7 @@
 #include "util/map.h"
 
 /* Buffers at least len bytes. Returns 1; 0: the file ends before; -errno, reported. */
-static int need(struct packets *in, uint64_t len)
+static int packets_need(struct packets *in, uint64_t len)
 {
 	struct json_source *source = in->source;
 	int ret;
@@ -29,13 +29,13 @@ static int need(struct packets *in, uint64_t len)
 }
 
 /* Skips a packet of any length without buffering it whole. */
-static int skip(struct packets *in, uint64_t len)
+static int packets_skip(struct packets *in, uint64_t len)
 {
 	uint64_t have;
 	int ret;
 
 	while (len) {
-		ret = need(in, 1);
+		ret = packets_need(in, 1);
 		if (ret != 1)
 			return ret;
 		have = (uint64_t)(in->source->end - in->source->pos);
@@ -67,7 +67,7 @@ static int read_head(struct packets *in, uint64_t *ret_len, size_t *ret_size)
 	struct proto_bytes head;
 	int ret;
 
-	need(in, 11); /* a key, and the longest length */
+	packets_need(in, 11); /* a key, and the longest length */
 	head = (struct proto_bytes){ in->source->pos, in->source->end };
 	if (head.p == head.end)
 		return 0;
@@ -85,7 +85,7 @@ static int packet_next(struct packets *in, struct proto_bytes *ret)
 	size_t head;
 	int err;
 
-	err = need(in, 1);
+	err = packets_need(in, 1);
 	if (err != 1)
 		return err;
 	err = read_head(in, &len, &head);
@@ -96,10 +96,10 @@ static int packet_next(struct packets *in, struct proto_bytes *ret)
 	if (len > PACKET_BYTES_MAX) {
 		in->bad(in->ctx, in->at, "a packet is longer than 16 MB, and left out");
 		in->source->pos += head;
-		err = skip(in, len);
+		err = packets_skip(in, len);
 		in->torn = !err;
 	} else {
-		err = need(in, head + len);
+		err = packets_need(in, head + len);
 		in->torn = !err;
 		if (err == 1) {
 			in->source->pos += head + len;
@@ -221,7 +221,7 @@ struct reader {
 
 /* ---- sequences ---- */
 
-static void sequence_clear(struct reader *r, struct sequence *q)
+static void sequence_clear_entries(struct reader *r, struct sequence *q)
 {
 	struct entry *e, *next;
 
@@ -243,7 +243,7 @@ static struct sequence *sequence_find(struct reader *r, uint64_t id)
 }
 
 /* NULL: too many sequences, or over kept_max. */
-static struct sequence *sequence_get(struct reader *r, uint64_t id)
+static struct sequence *samples_get_sequence(struct reader *r, uint64_t id)
 {
 	struct sequence *q = sequence_find(r, id);
 
@@ -271,40 +271,40 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 /* ---- entries, decoded on first use ---- */
 
 /* The text of an entry; "" if it is not there. */
-static const char *text_of(const struct sequence *q, uint64_t field, uint64_t iid)
+static const char *interned_text(const struct sequence *q, uint64_t field, uint64_t iid)
 {
 	const struct entry *e = iid ? entry_find(q, field, iid) : NULL;
 
 	return e ? (const char *)e->data : "";
 }
 
-static struct proto_bytes message_of(const struct entry *e)
+static struct proto_bytes entry_message(const struct entry *e)
 {
 	return (struct proto_bytes){ e->data, e->data + e->len };
 }
 
-static void *make(struct reader *r, struct entry *e, size_t size)
+static void *entry_keep_made(struct reader *r, struct entry *e, size_t size)
 {
 	e->made = packets_keep(&r->in, size);
 	e->made_size = e->made ? size : 0;
 	return e->made;
 }
 
-static const char *build_id_of(struct reader *r, const struct sequence *q, uint64_t iid)
+static const char *decode_build_id(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_BUILD_ID, iid) : NULL;
 	char *text;
 
 	if (!e || !e->len || e->len > 64)
 		return "";
-	text = e->made ? e->made : make(r, e, 2 * e->len + 1);
+	text = e->made ? e->made : entry_keep_made(r, e, 2 * e->len + 1);
 	for (size_t i = 0; text && i < e->len; i++)
 		sprintf(text + 2 * i, "%02x", e->data[i]);
 	return text ? text : "";
 }
 
 /* Appends a part as Perfetto does, but without a slash before a name in brackets, which is no path. Returns the new length. */
-static size_t add_part(char *path, size_t n, const char *part)
+static size_t path_add_part(char *path, size_t n, const char *part)
 {
 	size_t len = strlen(part);
 	bool slash = part[0] != '/' && (n || part[0] != '[');
@@ -323,7 +323,7 @@ struct made_mapping {
 };
 
 /* NULL: no such mapping, or over kept_max. */
-static const struct made_mapping *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid)
+static const struct made_mapping *decode_mapping(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
 	const char *build_id = "";
@@ -335,14 +335,14 @@ static const struct made_mapping *mapping_of(struct reader *r, const struct sequ
 
 	if (!e || e->made)
 		return e ? e->made : NULL;
-	in = message_of(e);
+	in = entry_message(e);
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == 2)
-			build_id = build_id_of(r, q, f.value);
+			build_id = decode_build_id(r, q, f.value);
 		else if (f.number == 7)
-			n = add_part(path, n, text_of(q, INTERNED_PATH, f.value));
+			n = path_add_part(path, n, interned_text(q, INTERNED_PATH, f.value));
 	}
-	made = make(r, e, sizeof(*made) + n + 1);
+	made = entry_keep_made(r, e, sizeof(*made) + n + 1);
 	if (!made)
 		return NULL;
 	made->build_id = build_id;
@@ -351,7 +351,7 @@ static const struct made_mapping *mapping_of(struct reader *r, const struct sequ
 }
 
 /* NULL: no such frame, or over kept_max. */
-static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
+static const struct pftrace_frame *decode_frame(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
 	const struct made_mapping *mapping = NULL;
@@ -361,16 +361,16 @@ static const struct pftrace_frame *frame_of(struct reader *r, const struct seque
 
 	if (!e || e->made)
 		return e ? e->made : NULL;
-	frame = make(r, e, sizeof(*frame));
+	frame = entry_keep_made(r, e, sizeof(*frame));
 	if (!frame)
 		return NULL;
 	frame->name = frame->mapping = frame->build_id = "";
-	in = message_of(e);
+	in = entry_message(e);
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == 2)
-			frame->name = text_of(q, INTERNED_FUNCTION, f.value);
+			frame->name = interned_text(q, INTERNED_FUNCTION, f.value);
 		else if (f.number == 3)
-			mapping = mapping_of(r, q, f.value);
+			mapping = decode_mapping(r, q, f.value);
 		else if (f.number == 4)
 			frame->rel_pc = f.value;
 	}
@@ -402,9 +402,9 @@ static int count_frames(struct proto_bytes in, size_t *ret_n)
 	return 0;
 }
 
-static int add_frame(struct reader *r, const struct sequence *q, struct pftrace_stack *stack, uint64_t iid)
+static int stack_add_frame(struct reader *r, const struct sequence *q, struct pftrace_stack *stack, uint64_t iid)
 {
-	stack->frames[stack->n] = frame_of(r, q, iid);
+	stack->frames[stack->n] = decode_frame(r, q, iid);
 	if (!stack->frames[stack->n])
 		return -ENOENT;
 	stack->n++;
@@ -423,15 +423,15 @@ static int fill_stack(struct reader *r, const struct sequence *q, struct proto_b
 			continue;
 		ids = f.bytes;
 		if (ids.p == ids.end)
-			err = add_frame(r, q, stack, f.value);
+			err = stack_add_frame(r, q, stack, f.value);
 		while (!err && proto_read_varint(&ids, &iid) == 1)
-			err = add_frame(r, q, stack, iid);
+			err = stack_add_frame(r, q, stack, iid);
 	}
 	return err;
 }
 
 /* NULL: it cannot be decoded, which was reported. */
-static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q, uint64_t iid)
+static struct pftrace_stack *decode_stack(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_STACK, iid);
 	struct pftrace_stack *stack;
@@ -445,14 +445,14 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 		why = "which is not there";
 	else if (e->failed)
 		why = "as one before, which could not be read";
-	else if (count_frames(message_of(e), &n))
+	else if (count_frames(entry_message(e), &n))
 		why = "which has too many frames";
-	else if (!make(r, e, sizeof(*stack) + n * sizeof(stack->frames[0])))
+	else if (!entry_keep_made(r, e, sizeof(*stack) + n * sizeof(stack->frames[0])))
 		why = "for which there is no memory";
 	if (!why) {
 		stack = e->made;
 		stack->frames = (const struct pftrace_frame **)(stack + 1);
-		if (!fill_stack(r, q, message_of(e), stack))
+		if (!fill_stack(r, q, entry_message(e), stack))
 			return stack;
 		r->in.kept -= e->made_size;
 		e->made_size = 0;
@@ -469,7 +469,7 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 
 /* ---- packets ---- */
 
-static bool is_text(uint64_t field)
+static bool field_is_text(uint64_t field)
 {
 	return field == INTERNED_FUNCTION || field == INTERNED_BUILD_ID || field == INTERNED_PATH;
 }
@@ -492,7 +492,7 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 		return packets_refuse(&r->in, "an interned name or stack is damaged");
 	if (!iid || entry_find(q, field->number, iid))
 		return 0;
-	data = is_text(field->number) ? text : field->bytes;
+	data = field_is_text(field->number) ? text : field->bytes;
 	e = packets_keep(&r->in, sizeof(*e) + proto_len(data) + 1);
 	if (!e)
 		return packets_full(&r->in, FULL);
@@ -504,17 +504,17 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 }
 
 /* -EBADMSG: a part is damaged; the others were taken. */
-static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes in)
+static int samples_read_interned(struct reader *r, uint64_t sequence, struct proto_bytes in)
 {
 	struct sequence *q = NULL;
 	struct proto_field f;
 	int ret, err = 0;
 
 	while ((ret = proto_next(&in, &f)) == 1) {
-		if (!is_text(f.number) && f.number != INTERNED_FRAME && f.number != INTERNED_STACK && f.number != INTERNED_MAPPING)
+		if (!field_is_text(f.number) && f.number != INTERNED_FRAME && f.number != INTERNED_STACK && f.number != INTERNED_MAPPING)
 			continue;
 		if (!q)
-			q = sequence_get(r, sequence);
+			q = samples_get_sequence(r, sequence);
 		if (!q)
 			return packets_full(&r->in, FULL);
 		err = add_entry(r, q, &f);
@@ -550,7 +550,7 @@ static void read_timebase(struct sequence *q, struct proto_bytes in)
 		q->period_ns = counter == COUNTER_CPU_CLOCK || counter == COUNTER_TASK_CLOCK ? period : 0;
 }
 
-static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes in)
+static int samples_read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes in)
 {
 	struct proto_field f, inner;
 	struct sequence *q;
@@ -558,7 +558,7 @@ static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes
 	while (proto_next(&in, &f) == 1) {
 		if (f.number != DEFAULTS_PERF_SAMPLE)
 			continue;
-		q = sequence_get(r, sequence);
+		q = samples_get_sequence(r, sequence);
 		if (!q)
 			return packets_full(&r->in, FULL);
 		while (proto_next(&f.bytes, &inner) == 1) {
@@ -604,7 +604,7 @@ static int read_sample(struct reader *r, const struct packet *p)
 	if (p->flags & SEQUENCE_F_NEEDS && q && q->missing)
 		return 0;
 	if (stack && q)
-		s.stack = stack_of(r, q, stack);
+		s.stack = decode_stack(r, q, stack);
 	else if (stack)
 		packets_refuse(&r->in, "a sample has a stack, and its sequence of packets has none");
 	s.off_cpu = q && q->off_cpu;
@@ -650,32 +650,32 @@ static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
 }
 
 /* Resets the state of the packet's sequence if it was cleared or lost packets. */
-static void begin_state(struct reader *r, const struct packet *p)
+static void samples_reset_state(struct reader *r, const struct packet *p)
 {
 	bool cleared = p->flags & SEQUENCE_F_CLEARED;
 	struct sequence *q = sequence_find(r, p->sequence);
 
 	if (!q || (!p->dropped && !cleared))
 		return;
-	sequence_clear(r, q);
+	sequence_clear_entries(r, q);
 	q->missing = !cleared;
 	q->off_cpu = q->counts = false;
 	q->count = q->period_ns = 0;
 }
 
 /* Damaged packets do not stop the reading. */
-static int read_packet(void *arg, struct proto_bytes in)
+static int samples_read_packet(void *arg, struct proto_bytes in)
 {
 	struct reader *r = arg;
 	struct packet p;
 	int err = packet_parse(&r->in, in, &p);
 
 	if (!err)
-		begin_state(r, &p);
+		samples_reset_state(r, &p);
 	if (!err && p.interned.p)
-		err = read_interned(r, p.sequence, p.interned);
+		err = samples_read_interned(r, p.sequence, p.interned);
 	if (!err && p.defaults.p)
-		err = read_defaults(r, p.sequence, p.defaults);
+		err = samples_read_defaults(r, p.sequence, p.defaults);
 	if (!err && p.sample.p)
 		err = read_sample(r, &p);
 	if (!err && p.tree.p)
@@ -690,12 +690,12 @@ static int read_packet(void *arg, struct proto_bytes in)
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
 {
 	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = PFTRACE_KEPT_MAX }, .ops = ops, .ctx = ctx };
-	int ret = packets_each(&r.in, read_packet, &r);
+	int ret = packets_each(&r.in, samples_read_packet, &r);
 	struct sequence *q, *next;
 
 	HASH_ITER(hh, r.sequences, q, next)
 	{
-		sequence_clear(&r, q);
+		sequence_clear_entries(&r, q);
 		HASH_DEL(r.sequences, q);
 		free(q);
 	}

@@ -80,7 +80,7 @@ struct reader {
 	struct track *tracks;
 };
 
-static struct sequence *sequence_get(struct reader *r, uint64_t id)
+static struct sequence *events_get_sequence(struct reader *r, uint64_t id)
 {
 	struct sequence *q;
 
@@ -95,7 +95,7 @@ static struct sequence *sequence_get(struct reader *r, uint64_t id)
 	return q;
 }
 
-static void sequence_clear(struct reader *r, struct sequence *q)
+static void sequence_clear_names(struct reader *r, struct sequence *q)
 {
 	struct interned *e, *next;
 
@@ -129,7 +129,7 @@ static const struct text *text_get(struct reader *r, struct proto_bytes b)
 
 /* ---- what packets refer to ---- */
 
-static int read_name(struct reader *r, struct interned **names, struct proto_bytes in)
+static int read_interned_name(struct reader *r, struct interned **names, struct proto_bytes in)
 {
 	struct proto_bytes text = { in.p, in.p };
 	struct proto_field f;
@@ -158,7 +158,7 @@ static int read_name(struct reader *r, struct interned **names, struct proto_byt
 	return 0;
 }
 
-static int read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
+static int events_read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
 {
 	struct proto_field f;
 	int err = 0;
@@ -166,13 +166,13 @@ static int read_interned(struct reader *r, struct sequence *q, struct proto_byte
 	while (!err && proto_next(&in, &f) == 1) {
 		for (size_t i = 0; i < (r->ops->wants_instant || r->ops->wants_args ? NAMES : 1) && !err; i++) {
 			if (f.number == names_fields[i])
-				err = read_name(r, &q->names[i], f.bytes);
+				err = read_interned_name(r, &q->names[i], f.bytes);
 		}
 	}
 	return err;
 }
 
-static void read_defaults(struct sequence *q, struct proto_bytes in)
+static void events_read_defaults(struct sequence *q, struct proto_bytes in)
 {
 	struct proto_field f, inner;
 
@@ -296,7 +296,7 @@ static void end_slice(struct reader *r, struct track *t, int64_t ns)
 }
 
 /* NULL: unknown. */
-static const char *name_of(const struct sequence *q, enum names which, uint64_t iid)
+static const char *interned_name(const struct sequence *q, enum names which, uint64_t iid)
 {
 	struct interned *e;
 
@@ -305,7 +305,7 @@ static const char *name_of(const struct sequence *q, enum names which, uint64_t 
 }
 
 /* An unknown name is NULL, and so is a text over KEPT_MAX. */
-static void read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
+static void event_read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
 {
 	const struct text *text;
 	struct proto_field f;
@@ -313,11 +313,11 @@ static void read_arg(struct reader *r, const struct sequence *q, struct proto_by
 	*ret = (struct pftrace_arg){ 0 };
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == ARG_NAME_IID)
-			ret->name = name_of(q, NAMES_ARG, f.value);
+			ret->name = interned_name(q, NAMES_ARG, f.value);
 		else if (f.number == ARG_UINT || f.number == ARG_INT || f.number == ARG_POINTER)
 			ret->value = f.value;
 		else if (f.number == ARG_TEXT_IID)
-			ret->text = name_of(q, NAMES_TEXT, f.value);
+			ret->text = interned_name(q, NAMES_TEXT, f.value);
 		else if (f.number == ARG_TEXT) {
 			text = text_get(r, f.bytes);
 			ret->text = text ? text->text : NULL;
@@ -325,14 +325,14 @@ static void read_arg(struct reader *r, const struct sequence *q, struct proto_by
 	}
 }
 
-static size_t read_args(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg ret[PFTRACE_ARGS_MAX])
+static size_t event_read_args(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg ret[PFTRACE_ARGS_MAX])
 {
 	struct proto_field f;
 	size_t n = 0;
 
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == EVENT_ARG && n < PFTRACE_ARGS_MAX)
-			read_arg(r, q, f.bytes, &ret[n++]);
+			event_read_arg(r, q, f.bytes, &ret[n++]);
 	}
 	return n;
 }
@@ -350,14 +350,14 @@ static int begin_slice(struct reader *r, const struct sequence *q, struct track 
 		if (args && !t->open[t->depth].args)
 			return packets_full(&r->in, FULL);
 		if (args)
-			t->open[t->depth].args->n = read_args(r, q, in, t->open[t->depth].args->list);
+			t->open[t->depth].args->n = event_read_args(r, q, in, t->open[t->depth].args->list);
 	}
 	if (t->depth < UINT32_MAX)
 		t->depth++;
 	return 0;
 }
 
-static int read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
+static int events_read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
 {
 	const struct proto_bytes whole = in;
 	uint64_t type = 0, iid = 0, uuid = q->track;
@@ -399,7 +399,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 		return packets_full(&r->in, FULL);
 	if (type == INSTANT && name && r->ops->wants_instant(name->text)) {
 		instant = (struct pftrace_instant){ .name = name->text, .ns = ns };
-		instant.n = read_args(r, q, whole, instant.args);
+		instant.n = event_read_args(r, q, whole, instant.args);
 		r->ops->instant(r->ctx, &instant);
 	}
 	if (type == INSTANT)
@@ -409,7 +409,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 
 /* ---- packets ---- */
 
-static int read_packet(void *arg, struct proto_bytes in)
+static int events_read_packet(void *arg, struct proto_bytes in)
 {
 	struct reader *r = arg;
 	struct sequence *q;
@@ -419,15 +419,15 @@ static int read_packet(void *arg, struct proto_bytes in)
 
 	if (packet_parse(&r->in, in, &p))
 		return 0;
-	q = sequence_get(r, p.sequence);
+	q = events_get_sequence(r, p.sequence);
 	if (!q)
 		return packets_full(&r->in, FULL);
 	if (p.flags & SEQUENCE_F_CLEARED)
-		sequence_clear(r, q);
+		sequence_clear_names(r, q);
 	if (p.defaults.p)
-		read_defaults(q, p.defaults);
+		events_read_defaults(q, p.defaults);
 	if (p.interned.p)
-		err = read_interned(r, q, p.interned);
+		err = events_read_interned(r, q, p.interned);
 	if (!err && p.track.p)
 		err = read_track(r, p.track);
 	if (!err && p.clocks.p)
@@ -436,7 +436,7 @@ static int read_packet(void *arg, struct proto_bytes in)
 		return err;
 	if (r->ops->time)
 		r->ops->time(r->ctx, ns);
-	return p.event.p ? read_event(r, q, p.event, ns) : 0;
+	return p.event.p ? events_read_event(r, q, p.event, ns) : 0;
 }
 
 static void reader_clear(struct reader *r)
@@ -447,7 +447,7 @@ static void reader_clear(struct reader *r)
 
 	HASH_ITER(hh, r->sequences, q, next_q)
 	{
-		sequence_clear(r, q);
+		sequence_clear_names(r, q);
 		HASH_DEL(r->sequences, q);
 		free(q);
 	}
@@ -493,7 +493,7 @@ bool pftrace_is(const struct json_source *source)
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)
 {
 	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = KEPT_MAX }, .ops = ops, .ctx = ctx };
-	int ret = packets_each(&r.in, read_packet, &r);
+	int ret = packets_each(&r.in, events_read_packet, &r);
 
 	reader_clear(&r);
 	*ret_torn = r.in.torn;

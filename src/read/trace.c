@@ -18,7 +18,7 @@ struct trace_reader {
 #define KEY_NAME(name) #name,
 static const char *const names[] = { TRACE_KEYS(KEY_NAME) };
 
-static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char *why)
+static int trace_stop_reading(struct trace_reader *r, enum trace_stop_kind kind, const char *why)
 {
 	const struct trace_stop stop = { kind, r->json.line, r->form->events, r->in_events, why };
 
@@ -27,14 +27,14 @@ static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char
 }
 
 /* err: from the JSON reader. where: what the end of the file cuts. */
-static int failed(struct trace_reader *r, int err, const char *where)
+static int trace_fail_reading(struct trace_reader *r, int err, const char *where)
 {
 	char why[96];
 
 	if (err != -ENODATA)
-		return stopped(r, TRACE_UNREADABLE, r->json.error);
+		return trace_stop_reading(r, TRACE_UNREADABLE, r->json.error);
 	snprintf(why, sizeof(why), "the file ends %s", where);
-	return stopped(r, TRACE_CUT, why);
+	return trace_stop_reading(r, TRACE_CUT, why);
 }
 
 static int unexpected_byte(struct trace_reader *r, int c, const char *wanted)
@@ -45,17 +45,17 @@ static int unexpected_byte(struct trace_reader *r, int c, const char *wanted)
 		snprintf(why, sizeof(why), "%s expected, not '%c'", wanted, c);
 	else
 		snprintf(why, sizeof(why), "%s expected, not byte 0x%02x", wanted, c & 0xff);
-	return stopped(r, TRACE_UNEXPECTED, why);
+	return trace_stop_reading(r, TRACE_UNEXPECTED, why);
 }
 
-static int read_event(struct trace_reader *r)
+static int trace_next_event(struct trace_reader *r)
 {
 	struct trace_event event = { .number = ++r->form->events };
 	int err;
 
 	err = json_reader_value(&r->json, &event.value);
 	if (err)
-		return failed(r, err, "inside an event");
+		return trace_fail_reading(r, err, "inside an event");
 	event.line = r->json.value_line;
 	event.surrogate_escapes = r->json.surrogate_escapes;
 	node_members(event.value, names, sizeof(names) / sizeof(names[0]), event.members);
@@ -74,7 +74,7 @@ static int read_events(struct trace_reader *r)
 	for (;;) {
 		c = json_reader_peek(&r->json);
 		if (c < 0)
-			return c == -ENODATA ? c : failed(r, c, NULL);
+			return c == -ENODATA ? c : trace_fail_reading(r, c, NULL);
 		if (c == ']') {
 			if (comma && r->form->events)
 				return unexpected_byte(r, c, "an event");
@@ -88,7 +88,7 @@ static int read_events(struct trace_reader *r)
 			comma = true;
 			continue;
 		}
-		err = read_event(r);
+		err = trace_next_event(r);
 		if (err)
 			return err;
 		comma = false;
@@ -102,8 +102,8 @@ static int read_end(struct trace_reader *r)
 	c = json_reader_peek(&r->json);
 	if (c == -ENODATA)
 		return 0;
-	return c < 0 ? failed(r, c, NULL)
-		     : stopped(r, TRACE_AFTER, "text after the end of the trace");
+	return c < 0 ? trace_fail_reading(r, c, NULL)
+		     : trace_stop_reading(r, TRACE_AFTER, "text after the end of the trace");
 }
 
 static int read_array_form(struct trace_reader *r)
@@ -128,7 +128,7 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 
 	c = json_reader_peek(&r->json);
 	if (c < 0)
-		return failed(r, c, "inside the outer object");
+		return trace_fail_reading(r, c, "inside the outer object");
 	if (c != wanted)
 		return unexpected_byte(r, c, name);
 	json_reader_take(&r->json);
@@ -136,7 +136,7 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 }
 
 /* Reads one member of the outer object; skips it unless it holds the events or is wanted. */
-static int read_member(struct trace_reader *r, bool *ret_events)
+static int trace_read_member(struct trace_reader *r, bool *ret_events)
 {
 	const char *array = r->ops->array ?: "traceEvents";
 	const struct json_node *key, *value;
@@ -149,7 +149,7 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 		return unexpected_byte(r, c, "a key in quotes");
 	err = json_reader_value(&r->json, &key);
 	if (err)
-		return failed(r, err, "inside the outer object");
+		return trace_fail_reading(r, err, "inside the outer object");
 	is_events = !strcmp(key->text, array);
 	wanted = r->ops->member_name && !strcmp(key->text, r->ops->member_name);
 	err = expect_byte(r, ':', "':'");
@@ -157,8 +157,8 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 		return err;
 	if (wanted || !is_events) {
 		err = json_reader_value(&r->json, wanted ? &value : NULL);
-		return err ? failed(r, err, "inside the outer object") : wanted ? r->ops->member(r->ctx, value)
-										: 0;
+		return err ? trace_fail_reading(r, err, "inside the outer object") : wanted ? r->ops->member(r->ctx, value)
+											    : 0;
 	}
 	*ret_events = true;
 	snprintf(what, sizeof(what), "the array of %s", array);
@@ -169,7 +169,7 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 	err = read_events(r);
 	r->in_events = false;
 	snprintf(what, sizeof(what), "inside %s", array);
-	return err == -ENODATA ? failed(r, err, what) : err;
+	return err == -ENODATA ? trace_fail_reading(r, err, what) : err;
 }
 
 static int read_object_form(struct trace_reader *r)
@@ -179,7 +179,7 @@ static int read_object_form(struct trace_reader *r)
 
 	json_reader_take(&r->json);
 	do {
-		err = read_member(r, &events);
+		err = trace_read_member(r, &events);
 		if (err)
 			return err;
 		c = json_reader_peek(&r->json);
@@ -190,7 +190,7 @@ static int read_object_form(struct trace_reader *r)
 	if (err)
 		return err;
 	if (!events)
-		return stopped(r, TRACE_NO_EVENTS,
+		return trace_stop_reading(r, TRACE_NO_EVENTS,
 			r->ops->array ? "an object without what it should have" : "an object without traceEvents: not a Chrome trace");
 	return read_end(r);
 }
