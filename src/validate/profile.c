@@ -38,7 +38,7 @@ struct profile_check {
 	check_problem((check)->report, "line %llu: " fmt, (unsigned long long)(check)->line, \
 		##__VA_ARGS__)
 
-static bool is_text(const struct json_node *value)
+static bool node_has_text(const struct json_node *value)
 {
 	return node_is(value, JSON_STRING) && !text_is_blank(value->text, value->len);
 }
@@ -54,10 +54,10 @@ static const char *envelope_rule(enum profile_key key, const struct json_node *v
 	switch (key) {
 	case PROFILE_KEY_event:
 	case PROFILE_KEY_model:
-		return is_text(value) ? NULL : "a non-empty string";
+		return node_has_text(value) ? NULL : "a non-empty string";
 	case PROFILE_KEY_commit_sha:
-		return node_is(value, JSON_NULL) || is_text(value) ? NULL
-								   : "a non-empty string or null";
+		return node_is(value, JSON_NULL) || node_has_text(value) ? NULL
+									 : "a non-empty string or null";
 	case PROFILE_KEY_env_hash:
 		return node_is(value, JSON_STRING) && !strncmp(value->text, "sha256:", 7)
 			       ? NULL
@@ -260,7 +260,7 @@ static const char *field_rule(const struct field *f, const struct json_node *val
 	case TYPE_SOME_SHARE:
 		return number && node_double(value) > 0 && node_double(value) <= 1 ? NULL : "over 0, and at most 1";
 	case TYPE_TEXT:
-		return is_text(value) ? NULL : "a non-empty string";
+		return node_has_text(value) ? NULL : "a non-empty string";
 	case TYPE_STRING:
 		return node_is(value, JSON_STRING) ? NULL : "a string";
 	case TYPE_CHOICE:
@@ -358,7 +358,7 @@ static size_t sum_of(const struct json_node *object, const char *row, int64_t *r
 }
 
 /* Checks that the spans of a request sum to total, and the states and GPU parts of each span to the span. */
-static void check_request(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
+static void check_request_sums(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
 	int64_t total = ns_of(stages, "total"), sum;
 	char row[64];
@@ -517,7 +517,7 @@ static void check_native(struct profile_check *check, const struct profile_line 
 		check_stack(check, stack, node_get(line->object, "frames"));
 	check_fields(check, shape);
 	if (check_stages(check, stages) && node_is_text(line->values[PROFILE_KEY_event], "request_prof"))
-		check_request(check, shape, stages);
+		check_request_sums(check, shape, stages);
 	if (check->family == WINDOW)
 		check_host(check, shape);
 	if (check->family == TOKEN) {
@@ -564,7 +564,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 	return 0;
 }
 
-static void bad_line(void *ctx, uint64_t number, const char *why)
+static void check_bad_line(void *ctx, uint64_t number, const char *why)
 {
 	struct profile_check *check = ctx;
 
@@ -595,7 +595,7 @@ static void check_required(struct profile_check *check)
 void check_profile(struct json_source *source, const char *path, const char *const *required,
 	size_t required_len, struct check_report *report, FILE *out)
 {
-	static const struct profile_reader_ops ops = { .line = check_line, .bad = bad_line };
+	static const struct profile_reader_ops ops = { .line = check_line, .bad = check_bad_line };
 	struct profile_check check = { .report = report, .required = required };
 	int err;
 

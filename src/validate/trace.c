@@ -136,7 +136,7 @@ static size_t tracks_shown(const struct trace_tracks *tracks)
 }
 
 /* By start; spans that start together are sorted by length, the longest first, since it contains the others. */
-static int compare_spans(const void *a, const void *b)
+static int compare_track_spans(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
 
@@ -168,7 +168,7 @@ static void track_check_nesting(struct trace_track *track, const struct trace_sp
 {
 	size_t depth = 0;
 
-	list_sort(track->spans, track->len, compare_spans);
+	list_sort(track->spans, track->len, compare_track_spans);
 	for (size_t i = 0; i < track->len; i++) {
 		const struct trace_span *span = &track->spans[i];
 
@@ -490,7 +490,7 @@ static bool check_slice(struct trace_check *check, const struct trace_event *eve
 	return true;
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text)
+static uint64_t hash_add_text(uint64_t hash, const char *text)
 {
 	do { /* FNV-1a, with the terminating NUL as separator */
 		hash = (hash ^ (unsigned char)*text) * 0x100000001b3ULL;
@@ -518,7 +518,7 @@ static bool check_flow(struct trace_check *check, const struct trace_event *even
 		flow.phase = FLOW_STEP;
 	else
 		flow.phase = !strcmp(bp, "e") ? FLOW_END : FLOW_END_NEXT;
-	flow.key = hash_text(hash_text(hash_text(0xcbf29ce484222325ULL, cat), name), id);
+	flow.key = hash_add_text(hash_add_text(hash_add_text(0xcbf29ce484222325ULL, cat), name), id);
 	*list_push(check->tracks.flows, check->tracks.flows_len, check->tracks.flows_size) = flow;
 	check->tracks.all[track]->flows = check->tracks.all[track]->shown = true;
 	return true;
@@ -627,7 +627,7 @@ static int check_event(void *ctx, const struct trace_event *event)
 	return 0;
 }
 
-static void reading_stopped(void *ctx, const struct trace_stop *stop)
+static void check_trace_stop(void *ctx, const struct trace_stop *stop)
 {
 	unsigned long long line = stop->line, events = stop->events;
 	struct check_report *report = ((struct trace_check *)ctx)->report;
@@ -709,7 +709,7 @@ static void print_summary(struct trace_check *check, const struct json_source *s
 void check_trace(struct json_source *source, const char *path, struct check_report *report, FILE *out)
 {
 	static const struct trace_reader_ops ops = { .event = check_event,
-		.stop = reading_stopped };
+		.stop = check_trace_stop };
 	struct trace_check check = { .report = report };
 
 	if (trace_read(source, &ops, &check, &check.form))
