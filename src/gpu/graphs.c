@@ -61,7 +61,7 @@ void gpu_graphs_free(struct gpu_graphs *g)
 
 /* ---- captures ---- */
 
-static void drop_oldest(struct gpu_graphs *g)
+static void drop_oldest_capture(struct gpu_graphs *g)
 {
 	g->n_calls -= g->captures[0].n;
 	free(g->captures[0].calls);
@@ -75,7 +75,7 @@ static struct capture *get_capture(struct gpu_graphs *g, uint32_t number)
 			return &g->captures[i];
 	}
 	if (g->n_captures == GRAPHS_CAPTURES_MAX)
-		drop_oldest(g);
+		drop_oldest_capture(g);
 	g->captures[g->n_captures] = (struct capture){ .number = number, .to_ns = UINT64_MAX };
 	return &g->captures[g->n_captures++];
 }
@@ -86,7 +86,7 @@ void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct lau
 	size_t i;
 
 	while (g->n_calls >= GRAPHS_CAPTURED_MAX)
-		drop_oldest(g);
+		drop_oldest_capture(g);
 	c = get_capture(g, number);
 	for (i = c->n; i && c->calls[i - 1].l.start_ns > l->start_ns; i--)
 		;
@@ -117,7 +117,7 @@ void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t number, uint64_t ns
 }
 
 /* Returns the index of the first call that began then or later. */
-static size_t find_call(const struct capture *c, uint64_t ns)
+static size_t capture_find_call(const struct capture *c, uint64_t ns)
 {
 	return bisect(c->n, k, c->calls[k].l.start_ns < ns);
 }
@@ -131,7 +131,7 @@ bool gpu_graphs_has_captured(const struct gpu_graphs *g, uint32_t tid, uint64_t 
 
 		if (c->from_ns > end_ns || c->to_ns < start_ns)
 			continue;
-		for (size_t k = find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
+		for (size_t k = capture_find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
 			if (c->calls[k].l.tid == tid && !c->calls[k].op)
 				return true;
 		}
@@ -144,7 +144,7 @@ void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, 
 	for (size_t i = g->n_captures; i-- > 0;) {
 		struct capture *c = &g->captures[i];
 
-		for (size_t k = find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
+		for (size_t k = capture_find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
 			if (c->calls[k].l.tid == tid && !c->calls[k].op)
 				c->calls[k].op = op;
 		}
@@ -153,7 +153,7 @@ void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, 
 
 /* ---- graphs ---- */
 
-static void forget_least_used(struct gpu_graphs *g)
+static void drop_least_used_graph(struct gpu_graphs *g)
 {
 	struct graph *least = g->graphs;
 
@@ -173,7 +173,7 @@ static struct graph *get_graph(struct gpu_graphs *g, uint32_t number)
 			return &g->graphs[i];
 	}
 	while (g->n_graphs == GRAPHS_MAX || (g->n_graphs && g->n_nodes >= GRAPHS_NODES_MAX))
-		forget_least_used(g);
+		drop_least_used_graph(g);
 	g->graphs[g->n_graphs] = (struct graph){ .number = number };
 	return &g->graphs[g->n_graphs++];
 }
@@ -185,21 +185,21 @@ static void forget_nodes(struct gpu_graphs *g, struct graph *of)
 	of->learning = false;
 }
 
-static int compare_nodes(const void *a, const void *b)
+static int node_compare_numbers(const void *a, const void *b)
 {
 	const struct node *x = a, *y = b;
 
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-static int compare_positions(const void *a, const void *b)
+static int node_compare_positions(const void *a, const void *b)
 {
 	const struct node *x = a, *y = b;
 
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-static bool is_alike(const struct capture *c, const struct graph *of)
+static bool capture_fits_graph(const struct capture *c, const struct graph *of)
 {
 	if (!c->ended || c->n != of->n)
 		return false;
@@ -220,7 +220,7 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 	for (size_t i = g->n_captures; i-- > 0;) {
 		const struct capture *c = &g->captures[i];
 
-		if (c->to_ns > before_ns || !is_alike(c, of))
+		if (c->to_ns > before_ns || !capture_fits_graph(c, of))
 			continue;
 		for (size_t k = 0; k < of->n; k++) {
 			if (!any)
@@ -234,16 +234,16 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 }
 
 /* The capture order is that of the first launch, or, with parallel branches, that of the node numbers. */
-static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
+static void graph_match_captures(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
 {
 	for (size_t i = 0; i < of->n; i++)
 		of->nodes[i].op = 0;
-	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_positions);
+	qsort(of->nodes, of->n, sizeof(*of->nodes), node_compare_positions);
 	if (take_operators(g, of, launch_ns)) {
-		qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+		qsort(of->nodes, of->n, sizeof(*of->nodes), node_compare_numbers);
 		return;
 	}
-	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+	qsort(of->nodes, of->n, sizeof(*of->nodes), node_compare_numbers);
 	if (!take_operators(g, of, launch_ns))
 		return;
 	for (size_t i = 0; i < of->n; i++)
@@ -272,17 +272,17 @@ static bool add_nodes(struct gpu_graphs *g, struct graph *of, const struct rec_g
 	}
 	of->n += n;
 	g->n_nodes += n;
-	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+	qsort(of->nodes, of->n, sizeof(*of->nodes), node_compare_numbers);
 	for (size_t i = 1; i < of->n; i++) {
 		if (of->nodes[i].number == of->nodes[i - 1].number)
 			return false;
 	}
-	find_capture(g, of, list[0].launch_ns);
+	graph_match_captures(g, of, list[0].launch_ns);
 	return true;
 }
 
 /* Sets the position and operator of each record; false: some have none, and none is set. */
-static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
+static bool graph_place_records(const struct graph *of, struct rec_gpu *list, size_t n)
 {
 	const struct node *node = of->nodes, *end = of->nodes + of->n;
 
@@ -291,7 +291,7 @@ static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
 
 		/* numbers mostly increase with positions */
 		if (node >= end || node->number != key.number)
-			node = bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes);
+			node = bsearch(&key, of->nodes, of->n, sizeof(key), node_compare_numbers);
 		if (!node)
 			break;
 		list[i].graph_position = node->position;
@@ -313,12 +313,12 @@ void gpu_graphs_launched(struct gpu_graphs *g, struct rec_gpu *list, size_t n)
 	of->correlation = list[0].correlation;
 	if (is_new)
 		of->learning = false;
-	if ((of->n && !of->learning && place(of, list, n)) || (!is_new && !of->learning))
+	if ((of->n && !of->learning && graph_place_records(of, list, n)) || (!is_new && !of->learning))
 		return;
 	if (is_new) /* its nodes differ from those known */
 		forget_nodes(g, of);
 	/* without its launch call, the beginning of the graph may be missing */
-	of->learning = list[0].launch_tid && add_nodes(g, of, list, n) && place(of, list, n);
+	of->learning = list[0].launch_tid && add_nodes(g, of, list, n) && graph_place_records(of, list, n);
 	if (!of->learning)
 		forget_nodes(g, of);
 }

@@ -33,7 +33,7 @@ static void print_uuid(const struct gpu_device *about, char ret[GPU_UUID_MAX])
 }
 
 /* Returns whether anything is known. */
-static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
+static bool gpu_identity_fill(const struct gpu_device *about, struct gpu_identity *ret)
 {
 	uint64_t pci;
 
@@ -51,7 +51,7 @@ static bool identify(const struct gpu_device *about, struct gpu_identity *ret)
 }
 
 /* Gives how many of the machine's devices have a lower address; false: it is none of them. */
-static bool place_in_machine(const char *dir, const char *pci, uint32_t *ret_place)
+static bool pci_find_place(const char *dir, const char *pci, uint32_t *ret_place)
 {
 	uint64_t address, other;
 	const struct dirent *e;
@@ -74,19 +74,19 @@ static bool place_in_machine(const char *dir, const char *pci, uint32_t *ret_pla
 	return found;
 }
 
-static bool is_free(const struct gpu_devices *d, uint32_t device)
+static bool device_is_free(const struct gpu_devices *d, uint32_t device)
 {
 	return device < GPU_DEVICES_MAX && !d->list[device].is_taken;
 }
 
-static bool find_free(const struct gpu_devices *d, const struct gpu_identity *is, uint32_t own, uint32_t *ret_device)
+static bool devices_find_free(const struct gpu_devices *d, const struct gpu_identity *is, uint32_t own, uint32_t *ret_device)
 {
 	uint32_t at;
 
-	if (!is || !d->machine_dir || !place_in_machine(d->machine_dir, is->pci, &at) || !is_free(d, at))
+	if (!is || !d->machine_dir || !pci_find_place(d->machine_dir, is->pci, &at) || !device_is_free(d, at))
 		at = own;
-	if (!is_free(d, at)) {
-		for (at = 0; at < GPU_DEVICES_MAX && !is_free(d, at); at++)
+	if (!device_is_free(d, at)) {
+		for (at = 0; at < GPU_DEVICES_MAX && !device_is_free(d, at); at++)
 			;
 	}
 	if (at == GPU_DEVICES_MAX)
@@ -96,7 +96,7 @@ static bool find_free(const struct gpu_devices *d, const struct gpu_identity *is
 }
 
 /* false: the UUID is empty or new */
-static bool find_uuid(const struct gpu_devices *d, const char *uuid, uint32_t *ret_device)
+static bool devices_find_uuid(const struct gpu_devices *d, const char *uuid, uint32_t *ret_device)
 {
 	for (uint32_t i = 0; *uuid && i < GPU_DEVICES_MAX; i++) {
 		if (!strcmp(d->list[i].is.uuid, uuid)) {
@@ -107,7 +107,7 @@ static bool find_uuid(const struct gpu_devices *d, const char *uuid, uint32_t *r
 	return false;
 }
 
-static void know(struct gpu_devices *d, uint32_t device, const struct gpu_identity *is)
+static void devices_set_identity(struct gpu_devices *d, uint32_t device, const struct gpu_identity *is)
 {
 	d->list[device].is = *is;
 	d->list[device].is_known = true;
@@ -118,21 +118,21 @@ static void know(struct gpu_devices *d, uint32_t device, const struct gpu_identi
 bool gpu_devices_add(struct gpu_devices *d, const struct gpu_device *about, uint32_t own, bool shared, uint32_t *ret_device)
 {
 	struct gpu_identity is;
-	bool known = about && identify(about, &is);
+	bool known = about && gpu_identity_fill(about, &is);
 
-	if (known && find_uuid(d, is.uuid, ret_device))
+	if (known && devices_find_uuid(d, is.uuid, ret_device))
 		return true;
 	shared = shared && !known;
 	if (shared && own < GPU_DEVICES_MAX && d->list[own].is_shared) {
 		*ret_device = own;
 		return true;
 	}
-	if (!find_free(d, known ? &is : NULL, own, ret_device))
+	if (!devices_find_free(d, known ? &is : NULL, own, ret_device))
 		return false;
 	d->list[*ret_device].is_taken = true;
 	d->list[*ret_device].is_shared = shared;
 	if (known)
-		know(d, *ret_device, &is);
+		devices_set_identity(d, *ret_device, &is);
 	return true;
 }
 
@@ -140,8 +140,8 @@ void gpu_devices_set(struct gpu_devices *d, uint32_t device, const struct gpu_de
 {
 	struct gpu_identity is;
 
-	if (device < GPU_DEVICES_MAX && d->list[device].is_taken && !d->list[device].is_known && identify(about, &is))
-		know(d, device, &is);
+	if (device < GPU_DEVICES_MAX && d->list[device].is_taken && !d->list[device].is_known && gpu_identity_fill(about, &is))
+		devices_set_identity(d, device, &is);
 }
 
 const struct gpu_identity *gpu_devices_get(const struct gpu_devices *d, uint32_t device)
@@ -193,7 +193,7 @@ void gpu_info_free(struct gpu_info *info)
 /* ---- names ---- */
 
 /* Leaves out template arguments, and, if the name came demangled, "void" and the parameters. */
-static void shorten(const char *full, char *to)
+static void kernel_shorten_name(const char *full, char *to)
 {
 	unsigned int depth = 0;
 	size_t n = 0;
@@ -235,7 +235,7 @@ static struct name *name_new(struct gpu_info *info, const char *mangled)
 	struct name *e = xcalloc(1, sizeof(*e));
 
 	demangle_kernel(mangled, full, sizeof(full));
-	shorten(full, brief);
+	kernel_shorten_name(full, brief);
 	e->is.mangled = mangled;
 	e->is.is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
 	e->is.full = intern_text(info->texts, full);
@@ -325,7 +325,7 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid)
 /* ---- tracks ---- */
 
 /* Stream numbers are per process and context. */
-static void name_track(const struct gpu_info *info, struct gpu_track *t)
+static void track_format_name(const struct gpu_info *info, struct gpu_track *t)
 {
 	bool other_process = info->used[t->device] != t->tgid, other_context = false;
 	char lane[16] = "", process[32] = "", context[32] = "";
@@ -371,7 +371,7 @@ bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t 
 	*t = *of;
 	t->lane = lane;
 	t->end_ns = end_ns;
-	name_track(info, t);
+	track_format_name(info, t);
 	*ret_track = info->n_tracks++;
 	return true;
 }
@@ -455,7 +455,7 @@ void gpu_load_free(struct gpu_load *l)
 }
 
 /* NULL: there are too many */
-static struct device *get_device(struct gpu_load *l, uint32_t device)
+static struct device *load_get_device(struct gpu_load *l, uint32_t device)
 {
 	struct device *d;
 
@@ -472,56 +472,56 @@ static struct device *get_device(struct gpu_load *l, uint32_t device)
 }
 
 /* Returns the interval of a time, counted from the first one not emitted; earlier times are in that one, later ones in the last. */
-static size_t interval_of(const struct gpu_load *l, uint64_t ns)
+static size_t load_find_interval(const struct gpu_load *l, uint64_t ns)
 {
 	uint64_t i = ns < l->next_ns ? 0 : (ns - l->next_ns) / GPU_LOAD_NS;
 
 	return i < GPU_LOAD_SLOTS ? (size_t)i : GPU_LOAD_SLOTS - 1;
 }
 
-static size_t slot_of(const struct gpu_load *l, size_t interval)
+static size_t load_interval_slot(const struct gpu_load *l, size_t interval)
 {
 	return (l->first + interval) % GPU_LOAD_SLOTS;
 }
 
-static void add_busy(struct gpu_load *l, struct device *d, uint64_t from_ns, uint64_t to_ns)
+static void load_add_busy(struct gpu_load *l, struct device *d, uint64_t from_ns, uint64_t to_ns)
 {
 	if (from_ns < l->next_ns)
 		from_ns = l->next_ns;
 	while (from_ns < to_ns) {
-		size_t i = interval_of(l, from_ns);
+		size_t i = load_find_interval(l, from_ns);
 		uint64_t end_ns = l->next_ns + (i + 1) * GPU_LOAD_NS;
 
 		if (i == GPU_LOAD_SLOTS - 1)
 			return;
 		if (end_ns > to_ns)
 			end_ns = to_ns;
-		d->busy_ns[slot_of(l, i)] += end_ns - from_ns;
+		d->busy_ns[load_interval_slot(l, i)] += end_ns - from_ns;
 		from_ns = end_ns;
 	}
 }
 
 void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 {
-	struct device *d = get_device(l, r->device);
+	struct device *d = load_get_device(l, r->device);
 	uint64_t end_ns = r->h.start_ns + r->h.dur_ns, launched_ns = r->launched_ns ? r->launched_ns : r->h.start_ns;
 	size_t from, to;
 
 	if (!d)
 		return;
-	add_busy(l, d, r->h.start_ns > d->until_ns ? r->h.start_ns : d->until_ns, end_ns);
+	load_add_busy(l, d, r->h.start_ns > d->until_ns ? r->h.start_ns : d->until_ns, end_ns);
 	if (end_ns > d->until_ns)
 		d->until_ns = end_ns;
 	if (end_ns < l->next_ns)
 		return;
 	/* it waits or runs from the end of interval `from` to the end of `to` */
-	from = interval_of(l, launched_ns < end_ns ? launched_ns : end_ns);
-	to = interval_of(l, end_ns);
-	l->more[slot_of(l, from)]++;
-	l->more[slot_of(l, to)]--;
+	from = load_find_interval(l, launched_ns < end_ns ? launched_ns : end_ns);
+	to = load_find_interval(l, end_ns);
+	l->more[load_interval_slot(l, from)]++;
+	l->more[load_interval_slot(l, to)]--;
 }
 
-static void tell(struct gpu_load *l, struct device *d, uint64_t waits, bool is_known, gpu_load_cb cb, void *arg)
+static void load_emit_interval(struct gpu_load *l, struct device *d, uint64_t waits, bool is_known, gpu_load_cb cb, void *arg)
 {
 	struct rec_gpu_load r = {
 		.h = { .kind = REC_GPU_LOAD, .start_ns = l->next_ns, .dur_ns = GPU_LOAD_NS, .tgid = l->tgid, .tid = l->tgid },
@@ -554,7 +554,7 @@ void gpu_load_take(
 		is_known = ops->is_known(l->next_ns, end_ns, ops_arg);
 		waits = (uint64_t)(l->open > 0 ? l->open : 0) + ops->pending(end_ns, ops_arg);
 		for (size_t i = 0; i < l->n_devices; i++)
-			tell(l, l->devices[i], waits, is_known, cb, arg);
+			load_emit_interval(l, l->devices[i], waits, is_known, cb, arg);
 		l->first = (l->first + 1) % GPU_LOAD_SLOTS;
 	}
 }

@@ -55,7 +55,7 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers
 }
 
 /* Whether the program was started with more rights than its user has. */
-static bool is_secure(pid_t pid)
+static bool process_is_setuid(pid_t pid)
 {
 	unsigned long uids[3], gids[3];
 	Elf64_auxv_t a[64];
@@ -96,7 +96,7 @@ struct search {
 };
 
 /* Has the inspector, a process without rights, read the file. Closes fd. */
-static int inspect(const struct search *s, int fd, struct inspect_loaded *ret_loaded)
+static int search_inspect_file(const struct search *s, int fd, struct inspect_loaded *ret_loaded)
 {
 	int err = inspector_loaded(s->inspector, fd, ret_loaded);
 
@@ -112,7 +112,7 @@ static int check_program(const struct search *s, char *ret_why, size_t size)
 	err = file_open_exe(s->pid, &fd);
 	if (err)
 		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
-	err = inspect(s, fd, &exe);
+	err = search_inspect_file(s, fd, &exe);
 	if (err && err != -ENOEXEC && err != -EOPNOTSUPP && err != -EBADMSG)
 		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
 	if (err || exe.machine != inject_elf_machine)
@@ -140,7 +140,7 @@ static int check_process(struct search *s, char *ret_why, size_t size)
 		return inject_refuse(ret_why, size, -ESRCH, "there is no such program");
 	if (is_traced(pid, ret_why, size))
 		return -EBUSY;
-	if (is_secure(pid))
+	if (process_is_setuid(pid))
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
 	if (status_numbers(pid, "Seccomp:", &mode, 1) && mode == SECCOMP_MODE_STRICT)
 		return inject_refuse(ret_why, size, -EPERM, "seccomp lets it do nothing but read and write");
@@ -158,7 +158,7 @@ static void keep_file(struct search *s, const struct mapped_file *m)
 		s->files[s->count++] = *m;
 }
 
-static int see_file(const struct mapped_file *m, void *arg)
+static int search_count_mapped(const struct mapped_file *m, void *arg)
 {
 	struct search *s = arg;
 
@@ -168,21 +168,21 @@ static int see_file(const struct mapped_file *m, void *arg)
 }
 
 /* Whether all is still mapped where it was found: the process may have executed another program since. */
-static bool still_there(void *arg)
+static bool search_is_still_mapped(void *arg)
 {
 	struct search *s = arg;
 
 	s->seen = 0;
-	return !process_each_mapped(s->pid, see_file, s) && s->seen == s->count;
+	return !process_each_mapped(s->pid, search_count_mapped, s) && s->seen == s->count;
 }
 
-static uint64_t address_of(uint64_t offset, const struct mapped_file *m)
+static uint64_t mapping_address_of(uint64_t offset, const struct mapped_file *m)
 {
 	return offset && offset >= m->offset && offset - m->offset < m->end - m->start ? m->start + (offset - m->offset) : 0;
 }
 
 /* The C library has all three functions, but an older glibc has the dl functions in libdl. */
-static int find_functions(const struct mapped_file *m, void *arg)
+static int search_find_functions(const struct mapped_file *m, void *arg)
 {
 	const char *base = strrchr(m->path, '/');
 	struct search *s = arg;
@@ -194,13 +194,13 @@ static int find_functions(const struct mapped_file *m, void *arg)
 	base = base ? base + 1 : m->path;
 	if (strncmp(base, "libc.", 5) && strncmp(base, "libc-", 5) && strncmp(base, "libdl", 5) && strncmp(base, "ld-musl-", 8))
 		return 0;
-	if (file_open_mapped(s->pid, m, &fd) || inspect(s, fd, &l))
+	if (file_open_mapped(s->pid, m, &fd) || search_inspect_file(s, fd, &l))
 		return 0;
 	if (!p->errno_location)
-		p->errno_location = address_of(l.functions[INSPECT_ERRNO], m);
+		p->errno_location = mapping_address_of(l.functions[INSPECT_ERRNO], m);
 	if (!p->dlopen || !p->dlsym) {
-		p->dlopen = address_of(l.functions[INSPECT_DLOPEN], m);
-		p->dlsym = address_of(l.functions[INSPECT_DLSYM], m);
+		p->dlopen = mapping_address_of(l.functions[INSPECT_DLOPEN], m);
+		p->dlsym = mapping_address_of(l.functions[INSPECT_DLSYM], m);
 	}
 	if (memcmp(&before, p, sizeof(before)))
 		keep_file(s, m);
@@ -211,7 +211,7 @@ static int find_functions(const struct mapped_file *m, void *arg)
  * Finds unused room for code behind the end of an executable segment, in its last page. The file is padded there: it must
  * be zero, or hold the code of an earlier injection.
  */
-static int find_room(const struct mapped_file *m, void *arg)
+static int search_find_code_room(const struct mapped_file *m, void *arg)
 {
 	struct search *s = arg;
 	struct inspect_loaded l;
@@ -220,7 +220,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 	uint64_t end = 0, from;
 	int fd;
 
-	if (!m->ino || file_open_mapped(s->pid, m, &fd) || inspect(s, fd, &l))
+	if (!m->ino || file_open_mapped(s->pid, m, &fd) || search_inspect_file(s, fd, &l))
 		return 0;
 	for (size_t i = 0; i < l.n_code; i++) {
 		/* find the segment of this mapping, if it is mapped as a whole */
@@ -241,7 +241,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 }
 
 /* Does the work in any usable thread. Returns as inject_call() does. */
-static int work_in(struct search *s, struct inject_work *work, char *ret_why, size_t size)
+static int target_do_work(struct search *s, struct inject_work *work, char *ret_why, size_t size)
 {
 	const struct timespec pause = { .tv_nsec = ROUND_NS };
 	static struct inject_thread threads[THREADS_MAX];
@@ -253,7 +253,7 @@ static int work_in(struct search *s, struct inject_work *work, char *ret_why, si
 		if (n < 0)
 			return inject_refuse(ret_why, size, n, "it has ended");
 		for (int i = 0; i < n; i++) {
-			err = inject_call(&threads[i], &s->found, still_there, s, work, ret_why, size);
+			err = inject_call(&threads[i], &s->found, search_is_still_mapped, s, work, ret_why, size);
 			/* a debugger may have come since check_process() */
 			if (err == -EPERM && is_traced(s->pid, ret_why, size))
 				return -EBUSY;
@@ -300,7 +300,7 @@ static int copy_file(const char *path, int to)
 }
 
 /* Returns a memfd with a copy of the library, sealed against changes, or a negative errno. */
-static int make_copy(const char *agent_path)
+static int agent_copy_to_memfd(const char *agent_path)
 {
 	int fd = memfd_create(GPU_AGENT_SONAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
@@ -361,7 +361,7 @@ static int receive_copy(struct search *s, const int pair[2], char *ret_why, size
 	int err;
 
 	memcpy(receive.data, &in, sizeof(in));
-	err = work_in(s, &receive, ret_why, size);
+	err = target_do_work(s, &receive, ret_why, size);
 	if (err)
 		return err;
 	memcpy(&out, receive.data, sizeof(out));
@@ -371,7 +371,7 @@ static int receive_copy(struct search *s, const int pair[2], char *ret_why, size
 }
 
 /* Gives a target that does not see the agent's file a copy in memory. Returns the number of its descriptor there, or a negative errno. */
-static int bring_in(struct search *s, const char *agent_path, char *ret_why, size_t size)
+static int target_pass_agent(struct search *s, const char *agent_path, char *ret_why, size_t size)
 {
 	struct inject_work make = {
 		.n_calls = 1,
@@ -379,12 +379,12 @@ static int bring_in(struct search *s, const char *agent_path, char *ret_why, siz
 		.in_memory = true,
 		.same_filters = s->same_filters,
 	};
-	int err = work_in(s, &make, ret_why, size), copy = -1, end = -1, pair[2];
+	int err = target_do_work(s, &make, ret_why, size), copy = -1, end = -1, pair[2];
 
 	if (err)
 		return err;
 	memcpy(pair, make.data, sizeof(pair));
-	err = copy = make_copy(agent_path);
+	err = copy = agent_copy_to_memfd(agent_path);
 	if (copy >= 0)
 		err = take_descriptor(s->pid, pair[0], &end) ?: send_descriptor(end, copy);
 	if (copy >= 0)
@@ -406,10 +406,10 @@ static int start_agent(struct search *s, const char *library, int number, const 
 		.same_filters = s->same_filters,
 	};
 
-	return work_in(s, &load, ret_why, size);
+	return target_do_work(s, &load, ret_why, size);
 }
 
-static int inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
+static int inject_agent(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
 {
 	struct search s = { .inspector = inspector, .pid = pid };
 	char path[4096 + 32];
@@ -419,12 +419,12 @@ static int inject(struct inspector *inspector, pid_t pid, const char *agent_path
 	err = check_process(&s, ret_why, size);
 	if (err)
 		return err;
-	err = process_each_mapped(pid, find_functions, &s);
+	err = process_each_mapped(pid, search_find_functions, &s);
 	if (err < 0)
 		return inject_refuse(ret_why, size, err, "its memory cannot be looked at: %s", strerror(-err));
 	if (!s.found.errno_location || !s.found.dlopen || !s.found.dlsym)
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is linked statically, or its C library has no dlopen()");
-	if (process_each_mapped(pid, find_room, &s) <= 0)
+	if (process_each_mapped(pid, search_find_code_room, &s) <= 0)
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "none of its libraries has room for the call");
 	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, agent_path);
 	number = same_file(path, agent_path) ? -1 : 0;
@@ -434,7 +434,7 @@ static int inject(struct inspector *inspector, pid_t pid, const char *agent_path
 	/* the target is in a container; dlopen() finds an earlier copy by its soname */
 	if (s.has_agent)
 		return start_agent(&s, GPU_AGENT_SONAME, -1, socket_name, ret_why, size);
-	number = bring_in(&s, agent_path, ret_why, size);
+	number = target_pass_agent(&s, agent_path, ret_why, size);
 	if (number < 0)
 		return number;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", number);
@@ -468,7 +468,7 @@ int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agen
 		said->err = inspector_inherit(inspector) ?: check ? check(pid, said->why, sizeof(said->why))
 								  : 0;
 		if (!said->err)
-			said->err = inject(inspector, pid, agent_path, socket_name, said->why, sizeof(said->why));
+			said->err = inject_agent(inspector, pid, agent_path, socket_name, said->why, sizeof(said->why));
 		said->done = true;
 		_exit(0);
 	}

@@ -83,21 +83,21 @@ __asm__(".pushsection .rodata\n"
 	".popsection\n");
 
 /* Returns the bytes read, or a negative errno. */
-static ssize_t read_set(pid_t tid, unsigned long which, void *ret_set, size_t size)
+static ssize_t read_regs(pid_t tid, unsigned long which, void *ret_set, size_t size)
 {
 	struct iovec iov = { ret_set, size };
 
 	return ptrace(PTRACE_GETREGSET, tid, which, &iov) ? -errno : (ssize_t)iov.iov_len;
 }
 
-static int write_set(pid_t tid, unsigned long which, const void *set, size_t size)
+static int write_regs(pid_t tid, unsigned long which, const void *set, size_t size)
 {
 	struct iovec iov = { (void *)set, size };
 
 	return ptrace(PTRACE_SETREGSET, tid, which, &iov) ? -errno : 0;
 }
 
-static bool is_at_call(const struct inject_state *s)
+static bool is_at_svc(const struct inject_state *s)
 {
 	return s->at[1] == SVC;
 }
@@ -106,20 +106,20 @@ int inject_state_read(pid_t tid, struct inject_state *ret)
 {
 	struct user_regs_struct *r = &ret->registers;
 	struct shadow_stack shadow = { 0 };
-	ssize_t n = read_set(tid, NT_PRSTATUS, r, sizeof(*r));
+	ssize_t n = read_regs(tid, NT_PRSTATUS, r, sizeof(*r));
 	long around;
 
 	if (n < 0)
 		return (int)n;
 	if (n != sizeof(*r) || r->pstate & MODE_32_BIT)
 		return -EOPNOTSUPP; /* a 32-bit program */
-	n = read_set(tid, NT_FPREGSET, ret->vectors, sizeof(struct user_fpsimd_struct));
+	n = read_regs(tid, NT_FPREGSET, ret->vectors, sizeof(struct user_fpsimd_struct));
 	if (n < 0)
 		return (int)n;
 	/* the rest of longer SVE registers is not preserved over a system call (Documentation/arch/arm64/sve.rst) */
 	ret->vectors_size = (size_t)n;
 	/* rt_sigreturn(2) would want a token on a shadow stack */
-	if (n != sizeof(struct user_fpsimd_struct) || (read_set(tid, NT_ARM_GCS, &shadow, sizeof(shadow)) > 0 && shadow.enabled & 1))
+	if (n != sizeof(struct user_fpsimd_struct) || (read_regs(tid, NT_ARM_GCS, &shadow, sizeof(shadow)) > 0 && shadow.enabled & 1))
 		return -EOPNOTSUPP;
 	if (ptrace(PTRACE_GETSIGMASK, tid, sizeof(ret->mask), &ret->mask))
 		return -errno;
@@ -132,9 +132,9 @@ int inject_state_read(pid_t tid, struct inject_state *ret)
 
 int inject_state_write(pid_t tid, const struct inject_state *s)
 {
-	int err = write_set(tid, NT_FPREGSET, s->vectors, s->vectors_size);
+	int err = write_regs(tid, NT_FPREGSET, s->vectors, s->vectors_size);
 
-	return err ? err : write_set(tid, NT_PRSTATUS, &s->registers, sizeof(s->registers));
+	return err ? err : write_regs(tid, NT_PRSTATUS, &s->registers, sizeof(s->registers));
 }
 
 uint64_t inject_state_sp(const struct inject_state *s)
@@ -144,7 +144,7 @@ uint64_t inject_state_sp(const struct inject_state *s)
 
 bool inject_state_interrupted(const struct inject_state *s)
 {
-	return !is_at_call(s) && (long long)s->registers.regs[0] == -EINTR;
+	return !is_at_svc(s) && (long long)s->registers.regs[0] == -EINTR;
 }
 
 /*
@@ -160,18 +160,18 @@ int inject_state_begin_again(pid_t tid, struct inject_state *s, const struct inj
 		return -EAGAIN;
 	r->regs[0] = seen->args[0];
 	r->pc -= sizeof(*s->at);
-	return write_set(tid, NT_PRSTATUS, r, sizeof(*r));
+	return write_regs(tid, NT_PRSTATUS, r, sizeof(*r));
 }
 
 bool inject_state_must_resume(const struct inject_state *s)
 {
-	return is_at_call(s) && (s->call == SYS_nanosleep || s->call == SYS_clock_nanosleep || s->call == SYS_futex);
+	return is_at_svc(s) && (s->call == SYS_nanosleep || s->call == SYS_clock_nanosleep || s->call == SYS_futex);
 }
 
 int inject_state_resumed(const struct inject_state *first, struct inject_state *s)
 {
 	/* else the call has returned meanwhile, or the thread handles a signal */
-	if (!is_at_call(s) || s->registers.pc != first->registers.pc || s->registers.sp != first->registers.sp ||
+	if (!is_at_svc(s) || s->registers.pc != first->registers.pc || s->registers.sp != first->registers.sp ||
 		(s->call != first->call && s->call != SYS_restart_syscall))
 		return -EAGAIN;
 	s->call = first->call;
@@ -214,7 +214,7 @@ int inject_start(pid_t tid, const struct inject_state *s, uint64_t code, uint64_
 	r.pstate &= ~BRANCH_TYPE;
 	r.regs[19] = block;
 	r.sp = sp;
-	return write_set(tid, NT_PRSTATUS, &r, sizeof(r));
+	return write_regs(tid, NT_PRSTATUS, &r, sizeof(r));
 }
 
 bool inject_is_returning(pid_t tid, uint64_t code)
@@ -222,7 +222,7 @@ bool inject_is_returning(pid_t tid, uint64_t code)
 	struct user_regs_struct r;
 	int call;
 
-	return read_set(tid, NT_PRSTATUS, &r, sizeof(r)) == sizeof(r) && read_set(tid, NT_ARM_SYSTEM_CALL, &call, sizeof(call)) == sizeof(call) &&
+	return read_regs(tid, NT_PRSTATUS, &r, sizeof(r)) == sizeof(r) && read_regs(tid, NT_ARM_SYSTEM_CALL, &call, sizeof(call)) == sizeof(call) &&
 	       r.pc == code + inject_code_returns && call == SYS_rt_sigreturn;
 }
 
@@ -230,7 +230,7 @@ int inject_replace_call(pid_t tid, long number)
 {
 	int call = (int)number;
 
-	return write_set(tid, NT_ARM_SYSTEM_CALL, &call, sizeof(call));
+	return write_regs(tid, NT_ARM_SYSTEM_CALL, &call, sizeof(call));
 }
 
 #endif

@@ -126,7 +126,7 @@ static const struct checked {
 	{ "restart_syscall", SYS_restart_syscall, IF_ANY, { 0 } },
 };
 
-static uint32_t load(const struct seccomp_data *data, uint32_t at)
+static uint32_t seccomp_load_word(const struct seccomp_data *data, uint32_t at)
 {
 	uint32_t word;
 
@@ -136,7 +136,7 @@ static uint32_t load(const struct seccomp_data *data, uint32_t at)
 	return word;
 }
 
-static uint32_t compute(uint16_t op, uint32_t a, uint32_t b)
+static uint32_t seccomp_compute(uint16_t op, uint32_t a, uint32_t b)
 {
 	switch (op) {
 	case BPF_ADD:
@@ -164,7 +164,7 @@ static uint32_t compute(uint16_t op, uint32_t a, uint32_t b)
 	}
 }
 
-static bool holds(uint16_t op, uint32_t a, uint32_t b)
+static bool seccomp_condition_holds(uint16_t op, uint32_t a, uint32_t b)
 {
 	switch (op) {
 	case BPF_JEQ:
@@ -192,7 +192,7 @@ uint32_t inject_seccomp_run(const struct sock_filter *filter, size_t n, const st
 		case BPF_LD:
 		case BPF_LDX:
 			if (BPF_MODE(f->code) == BPF_ABS)
-				*reg = load(data, f->k);
+				*reg = seccomp_load_word(data, f->k);
 			else if (BPF_MODE(f->code) == BPF_MEM)
 				*reg = memory[f->k % BPF_MEMWORDS];
 			else
@@ -203,13 +203,13 @@ uint32_t inject_seccomp_run(const struct sock_filter *filter, size_t n, const st
 			memory[f->k % BPF_MEMWORDS] = *reg;
 			break;
 		case BPF_ALU:
-			a = compute(BPF_OP(f->code), a, value);
+			a = seccomp_compute(BPF_OP(f->code), a, value);
 			break;
 		case BPF_JMP:
 			if (BPF_OP(f->code) == BPF_JA)
 				at += f->k;
 			else
-				at += holds(BPF_OP(f->code), a, value) ? f->jt : f->jf;
+				at += seccomp_condition_holds(BPF_OP(f->code), a, value) ? f->jt : f->jf;
 			break;
 		case BPF_RET:
 			return BPF_RVAL(f->code) == BPF_A ? a : f->k;
@@ -224,7 +224,7 @@ uint32_t inject_seccomp_run(const struct sock_filter *filter, size_t n, const st
 }
 
 /* Checks one filter: each call must be answered without harm, and needed ones allowed. */
-static int ask_filter(const struct sock_filter *filter, size_t n, bool in_memory, char *ret_why, size_t size)
+static int filter_check_calls(const struct sock_filter *filter, size_t n, bool in_memory, char *ret_why, size_t size)
 {
 	for (size_t i = 0; i < sizeof(checked) / sizeof(*checked); i++) {
 		const struct checked *c = &checked[i];
@@ -274,7 +274,7 @@ static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret
 		if (!filter || ptrace(PTRACE_SECCOMP_GET_FILTER, tid, i, filter) != n)
 			err = inject_refuse(ret_why, size, -EPERM, "a seccomp filter restricts it, and cannot be read: %s", strerror(errno));
 		else
-			err = ask_filter(filter, (size_t)n, in_memory, ret_why, size);
+			err = filter_check_calls(filter, (size_t)n, in_memory, ret_why, size);
 		free(filter);
 	}
 	return err;
@@ -283,7 +283,7 @@ static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret
 /* ---- threads that wait ---- */
 
 /* In these system calls a thread holds no lock of its libraries, such as malloc's. */
-static bool waits(long number)
+static bool syscall_is_wait(long number)
 {
 	static const int calls[] = {
 #ifdef SYS_poll /* newer architectures do without these */
@@ -325,7 +325,7 @@ static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 			&ret_seen->sp, &ret_seen->pc);
 		fclose(f);
 	}
-	return n == 9 && waits(ret_seen->call) && wait_count(tid) == ret_seen->waits_since;
+	return n == 9 && syscall_is_wait(ret_seen->call) && wait_count(tid) == ret_seen->waits_since;
 }
 
 struct look {
@@ -333,7 +333,7 @@ struct look {
 	int n, max;
 };
 
-static int look_at(pid_t tid, void *arg)
+static int waiting_thread_add(pid_t tid, void *arg)
 {
 	struct look *l = arg;
 	struct inject_seen seen;
@@ -344,7 +344,7 @@ static int look_at(pid_t tid, void *arg)
 }
 
 /* Whether this line of maps has the stack, with enough room below its stack pointer. */
-static bool has_stack(const char *line, uint64_t sp)
+static bool mapping_has_stack(const char *line, uint64_t sp)
 {
 	unsigned long long start, end;
 	char rights[8];
@@ -358,7 +358,7 @@ int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
 {
 	struct look l = { .threads = ret_threads, .max = max };
 	char path[64], line[512];
-	int n = 0, err = process_each_thread(pid, look_at, &l);
+	int n = 0, err = process_each_thread(pid, waiting_thread_add, &l);
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
@@ -367,7 +367,7 @@ int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
 		for (int i = n; i < l.n; i++) {
 			struct inject_thread t = ret_threads[i];
 
-			if (!has_stack(line, t.sp))
+			if (!mapping_has_stack(line, t.sp))
 				continue;
 			ret_threads[i] = ret_threads[n];
 			ret_threads[n++] = t;
@@ -380,7 +380,7 @@ int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
 
 /* ---- the call ---- */
 
-static int write_memory(pid_t tid, uint64_t at, const void *data, size_t length)
+static int target_write_memory(pid_t tid, uint64_t at, const void *data, size_t length)
 {
 	for (size_t i = 0; i < length; i += 8) {
 		uint64_t word;
@@ -394,7 +394,7 @@ static int write_memory(pid_t tid, uint64_t at, const void *data, size_t length)
 	return 0;
 }
 
-static void read_memory(pid_t tid, uint64_t at, void *ret_data, size_t words)
+static void target_read_memory(pid_t tid, uint64_t at, void *ret_data, size_t words)
 {
 	for (size_t i = 0; i < words; i++) {
 		uint64_t word = (uint64_t)ptrace(PTRACE_PEEKDATA, tid, at + 8 * i, 0);
@@ -438,18 +438,18 @@ static int await_stop(struct call *c, int *ret_status)
 }
 
 /* Returns the signal of a signal-delivery stop, 0 for other stops. */
-static int signal_of(int status)
+static int stop_signal(int status)
 {
 	return status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
 }
 
-static bool is_own_stop(const struct call *c, int status)
+static bool stop_is_own(const struct call *c, int status)
 {
 	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
 }
 
 /* Lets the thread go on by `request` until is_it() accepts a stop. -EAGAIN: the whole process has been stopped, and not patient. */
-static int await(struct call *c, bool (*is_it)(const struct call *c, int status), int request, bool patient)
+static int call_await(struct call *c, bool (*is_it)(const struct call *c, int status), int request, bool patient)
 {
 	int status, err;
 
@@ -461,7 +461,7 @@ static int await(struct call *c, bool (*is_it)(const struct call *c, int status)
 			return 0;
 		/* another stop: the thread goes on with its signal, or stays stopped with the whole process */
 		if (status >> 16 != PTRACE_EVENT_STOP || WSTOPSIG(status) == SIGTRAP)
-			ptrace(request, c->tid, 0, signal_of(status));
+			ptrace(request, c->tid, 0, stop_signal(status));
 		else if (patient)
 			ptrace(PTRACE_LISTEN, c->tid, 0, 0);
 		else
@@ -470,23 +470,23 @@ static int await(struct call *c, bool (*is_it)(const struct call *c, int status)
 }
 
 /* Stops the thread where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
-static int stop(struct call *c)
+static int call_stop_thread(struct call *c)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0))
 		return -errno;
-	return await(c, is_own_stop, PTRACE_CONT, false);
+	return call_await(c, stop_is_own, PTRACE_CONT, false);
 }
 
 /* The same for a thread that has stopped elsewhere. */
-static int stop_later(struct call *c, bool patient)
+static int call_stop_again(struct call *c, bool patient)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0) || ptrace(PTRACE_CONT, c->tid, 0, 0))
 		return -ESRCH;
-	return await(c, is_own_stop, PTRACE_CONT, patient);
+	return call_await(c, stop_is_own, PTRACE_CONT, patient);
 }
 
 /* Appends a text; returns its address in the target, where the texts are at `at`. */
-static uint64_t add_text(char *texts, size_t *length, const char *text, uint64_t at)
+static uint64_t block_add_text(char *texts, size_t *length, const char *text, uint64_t at)
 {
 	uint64_t there = at + *length;
 
@@ -503,7 +503,7 @@ static size_t text_size(const char *text)
 }
 
 /* Replaces an INJECT_DATA() placeholder by the address, now that it is known. */
-static void place(uint64_t *value, uint64_t at_data)
+static void data_resolve_address(uint64_t *value, uint64_t at_data)
 {
 	if (*value - INJECT_DATA(0) < INJECT_DATA(INJECT_DATA_MAX) - INJECT_DATA(0))
 		*value += at_data - INJECT_DATA(0);
@@ -516,14 +516,14 @@ static void prepare_calls(struct inject_block *b, const struct inject_work *w, u
 	b->calls[w->n_calls].number = -1;
 	for (size_t i = 0; i < w->n_calls; i++) {
 		for (size_t k = 0; k < sizeof(b->calls->args) / sizeof(*b->calls->args); k++)
-			place(&b->calls[i].args[k], at_data);
+			data_resolve_address(&b->calls[i].args[k], at_data);
 	}
 	for (size_t i = 0; i < INJECT_DATA_MAX; i++)
-		place(&b->data[i], at_data);
+		data_resolve_address(&b->data[i], at_data);
 }
 
 /* Writes the code and all that it needs into unused memory of the target. */
-static int prepare(struct call *c, const struct inject_work *w)
+static int call_write_code(struct call *c, const struct inject_work *w)
 {
 	char texts[TEXT_MAX] __attribute__((aligned(8))) = "";
 	size_t size = text_size(w->library) + text_size(w->entry) + text_size(w->argument), length = 0, frame_size;
@@ -542,30 +542,30 @@ static int prepare(struct call *c, const struct inject_work *w)
 	b.errno_location = c->places->errno_location;
 	b.dlopen = c->places->dlopen;
 	b.dlsym = c->places->dlsym;
-	b.library = add_text(texts, &length, w->library, at_text);
-	b.entry = add_text(texts, &length, w->entry, at_text);
-	b.argument = add_text(texts, &length, w->argument, at_text);
+	b.library = block_add_text(texts, &length, w->library, at_text);
+	b.entry = block_add_text(texts, &length, w->entry, at_text);
+	b.argument = block_add_text(texts, &length, w->argument, at_text);
 	prepare_calls(&b, w, c->block + offsetof(struct inject_block, data));
 	b.frame = at_frame;
-	err = write_memory(c->tid, c->places->code, inject_code, inject_code_size);
-	err = err ? err : write_memory(c->tid, at_text, texts, size);
-	err = err ? err : write_memory(c->tid, at_frame, frame, frame_size);
-	return err ? err : write_memory(c->tid, c->block, &b, sizeof(b));
+	err = target_write_memory(c->tid, c->places->code, inject_code, inject_code_size);
+	err = err ? err : target_write_memory(c->tid, at_text, texts, size);
+	err = err ? err : target_write_memory(c->tid, at_frame, frame, frame_size);
+	return err ? err : target_write_memory(c->tid, c->block, &b, sizeof(b));
 }
 
-static bool is_at_call(const struct call *c, int status)
+static bool stop_is_at_syscall(const struct call *c, int status)
 {
 	return WSTOPSIG(status) == (SIGTRAP | 0x80);
 }
 
 /* Whether the code is about to return through rt_sigreturn(2). */
-static bool is_returning(const struct call *c, int status)
+static bool stop_is_at_return(const struct call *c, int status)
 {
-	return is_at_call(c, status) && inject_is_returning(c->tid, c->places->code);
+	return stop_is_at_syscall(c, status) && inject_is_returning(c->tid, c->places->code);
 }
 
 /* Runs the code until it is about to return. */
-static int run(struct call *c)
+static int call_run_code(struct call *c)
 {
 	int err = inject_start(c->tid, &c->before, c->places->code, c->block, c->block - 64);
 
@@ -573,26 +573,26 @@ static int run(struct call *c)
 		return err;
 	if (ptrace(PTRACE_SYSCALL, c->tid, 0, 0))
 		return -ESRCH;
-	err = await(c, is_returning, PTRACE_SYSCALL, true);
+	err = call_await(c, stop_is_at_return, PTRACE_SYSCALL, true);
 	if (err)
 		return err;
 	/* getpid is made instead, which seccomp filters allow. If the tracer ends now, the code repeats rt_sigreturn after it. */
-	return inject_replace_call(c->tid, SYS_getpid) ? -ESRCH : stop_later(c, true);
+	return inject_replace_call(c->tid, SYS_getpid) ? -ESRCH : call_stop_again(c, true);
 }
 
-static int call(struct call *c, struct inject_work *work, char *ret_why, size_t size)
+static int call_make(struct call *c, struct inject_work *work, char *ret_why, size_t size)
 {
 	struct inject_block b;
 	int err;
 
-	err = prepare(c, work);
+	err = call_write_code(c, work);
 	if (err)
 		return inject_refuse(ret_why, size, err, "its memory cannot be written to: %s", strerror(-err));
 	inject_refuse(ret_why, size, 0, "a thread has not come back from loading %s yet", work->library ?: "a library");
-	err = run(c);
+	err = call_run_code(c);
 	if (err)
 		return inject_refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
-	read_memory(c->tid, c->block, &b, sizeof(b) / 8);
+	target_read_memory(c->tid, c->block, &b, sizeof(b) / 8);
 	/* until all registers are written, the code could still return by itself */
 	inject_state_write(c->tid, &c->before);
 	memcpy(work->calls, b.calls, sizeof(work->calls));
@@ -612,7 +612,7 @@ static int call(struct call *c, struct inject_work *work, char *ret_why, size_t 
  * Some calls end with EINTR after a stop, as if there had been a signal (signal(7)). If no signal is pending, sets the
  * registers so that the call begins again.
  */
-static void begin_again(struct call *c)
+static void call_restart_interrupted(struct call *c)
 {
 	struct __ptrace_peeksiginfo_args own = { .nr = 1 }, shared = { .nr = 1, .flags = PTRACE_PEEKSIGINFO_SHARED };
 	siginfo_t pending;
@@ -625,7 +625,7 @@ static void begin_again(struct call *c)
 }
 
 /* Reads the state; if that is incomplete, lets the thread go on to its call and stops it again. -EAGAIN: it is in no usable call. */
-static int read_state(struct call *c)
+static int call_read_state(struct call *c)
 {
 	struct inject_state *first = &c->before, now;
 	int err = inject_state_read(c->tid, first);
@@ -633,14 +633,14 @@ static int read_state(struct call *c)
 	if (err)
 		return err;
 	/* the thread has gone on between seems_to_wait() and the stop */
-	if (!waits(first->call))
+	if (!syscall_is_wait(first->call))
 		return -EAGAIN;
 	if (!inject_state_must_resume(first))
 		return 0;
 	if (ptrace(PTRACE_SYSCALL, c->tid, 0, 0))
 		return -ESRCH;
-	err = await(c, is_at_call, PTRACE_SYSCALL, false);
-	err = err ? err : stop_later(c, false);
+	err = call_await(c, stop_is_at_syscall, PTRACE_SYSCALL, false);
+	err = err ? err : call_stop_again(c, false);
 	err = err ? err : inject_state_read(c->tid, &now);
 	err = err ? err : inject_state_resumed(first, &now);
 	if (!err)
@@ -651,18 +651,18 @@ static int read_state(struct call *c)
 /* For a stopped thread. */
 static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
 {
-	int err = read_state(c);
+	int err = call_read_state(c);
 
-	/* has_stack() has not checked another stack pointer */
+	/* mapping_has_stack() has not checked another stack pointer */
 	if (err == -EAGAIN || err == -ESRCH || (!err && inject_state_sp(&c->before) != c->seen.sp))
 		return -EAGAIN;
 	if (err)
 		return inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
-	begin_again(c);
+	call_restart_interrupted(c);
 	if (!valid(arg))
 		return inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
 	err = check_filters(c->tid, work->in_memory, work->same_filters, ret_why, size);
-	return err ? err : call(c, work, ret_why, size);
+	return err ? err : call_make(c, work, ret_why, size);
 }
 
 int inject_call(const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
@@ -676,7 +676,7 @@ int inject_call(const struct inject_thread *thread, const struct inject_places *
 	/* no PTRACE_O_EXITKILL: the thread goes on when the tracer ends */
 	if (ptrace(PTRACE_SEIZE, c.tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
 		return errno == ESRCH ? -EAGAIN : inject_refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
-	err = stop(&c);
+	err = call_stop_thread(&c);
 	if (!err)
 		err = check_and_call(&c, valid, arg, work, ret_why, size);
 	else if (err == -ESRCH)
@@ -686,7 +686,7 @@ int inject_call(const struct inject_thread *thread, const struct inject_places *
 		int status;
 
 		if (!ptrace(PTRACE_INTERRUPT, c.tid, 0, 0) && !await_stop(&c, &status))
-			ptrace(PTRACE_DETACH, c.tid, 0, signal_of(status));
+			ptrace(PTRACE_DETACH, c.tid, 0, stop_signal(status));
 	}
 	return err;
 }

@@ -132,7 +132,7 @@ static struct call make_call(const struct gpu_join *j, const struct launch *l)
 }
 
 /* Returns the capture whose other end this call is; NULL: not seen yet. */
-static struct capture *find_capture(struct gpu_join *j, const struct launch *l)
+static struct capture *join_find_capture(struct gpu_join *j, const struct launch *l)
 {
 	bool is_end = l->kind == LAUNCH_CAPTURE_END;
 	struct capture *best = NULL;
@@ -152,7 +152,7 @@ static struct capture *find_capture(struct gpu_join *j, const struct launch *l)
 
 static void note_capture(struct gpu_join *j, const struct launch *l)
 {
-	struct capture *c = find_capture(j, l);
+	struct capture *c = join_find_capture(j, l);
 
 	if (!c) {
 		if (j->n_captures == CAPTURES_MAX)
@@ -180,7 +180,7 @@ static void note_capture(struct gpu_join *j, const struct launch *l)
 /* ---- calls ---- */
 
 /* Drops taken calls, and the older half if that is not enough. */
-static void make_room(struct gpu_join *j)
+static void join_make_room(struct gpu_join *j)
 {
 	size_t n = 0;
 
@@ -205,7 +205,7 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 		return;
 	}
 	if (j->n == j->cap && j->cap >= JOIN_CALLS_MAX)
-		make_room(j);
+		join_make_room(j);
 	/* calls mostly arrive in the order of their ends, so the place is near the end of the list */
 	for (i = j->n; i && j->calls[i - 1].l.start_ns > l->start_ns; i--) {
 		if (launch_is_within(&j->calls[i - 1].l, l))
@@ -245,7 +245,7 @@ void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns
 	}
 }
 
-static void drop_calls(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
+static void join_drop_calls(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
 {
 	size_t n = 0;
 
@@ -269,7 +269,7 @@ static bool done_before(const struct call *c, uint64_t ns)
 
 void gpu_join_forget(struct gpu_join *j, uint64_t before_ns)
 {
-	drop_calls(j, ended_before, before_ns);
+	join_drop_calls(j, ended_before, before_ns);
 }
 
 void gpu_join_settle(struct gpu_join *j, uint64_t until_ns)
@@ -279,7 +279,7 @@ void gpu_join_settle(struct gpu_join *j, uint64_t until_ns)
 	while (i < j->n && (j->calls[i].taken || !done_before(&j->calls[i], until_ns)))
 		i++;
 	if (i < j->n)
-		drop_calls(j, done_before, until_ns);
+		join_drop_calls(j, done_before, until_ns);
 }
 
 size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max)
@@ -346,7 +346,7 @@ static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
 
 /* ---- activity ---- */
 
-static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residual_ns)
+static bool call_fits_activity(const struct call *c, const struct rec_gpu *r, uint64_t residual_ns)
 {
 	bool is_graph = r->graph || r->graph_node;
 	const struct launch *l = &c->l;
@@ -362,7 +362,7 @@ static bool fits(const struct call *c, const struct rec_gpu *r, uint64_t residua
  * Returns the first call that fits, preferably one whose stream is known to be the same. ret_sure: no call of another stream fits.
  * wait: a missing call may still come.
  */
-static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
+static struct call *join_find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
 {
 	struct call *maybe = NULL;
 	bool refused = false;
@@ -376,7 +376,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 		if (c->l.start_ns > r->h.start_ns + residual_ns)
 			break;
 		looked += !c->taken && !done_before(c, r->h.start_ns - residual_ns);
-		if (c->taken || c->captured || !fits(c, r, residual_ns))
+		if (c->taken || c->captured || !call_fits_activity(c, r, residual_ns))
 			continue;
 		fit = fit_streams(j, &c->l, r);
 		if (fit == FIT_KNOWN)
@@ -393,7 +393,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 }
 
 /* Marks a call as taken. whole_stream: also earlier calls on its stream, which runs in order, so nothing of theirs is still to come. */
-static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
+static void join_take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 {
 	for (struct call *o = j->calls + j->first; o < c && whole_stream; o++) {
 		if (o->l.has_stream && o->l.stream == c->l.stream)
@@ -449,7 +449,7 @@ static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 		r->h.flags |= c->has_work ? 0 : GPU_F_FIRST;
 		c->has_work = true;
 		pass_copies(j, c);
-		take_call(j, c, false);
+		join_take_call(j, c, false);
 	}
 	if (!c && !again) {
 		j->missed += r->h.start_ns < j->end_ns;
@@ -495,7 +495,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		struct call *c;
 		bool sure;
 
-		c = find_call(j, r, residual_ns + (wait ? SURE_NS : SKEW_NS), wait, &sure);
+		c = join_find_call(j, r, residual_ns + (wait ? SURE_NS : SKEW_NS), wait, &sure);
 		if (!c && wait)
 			return false;
 		r->h.flags |= GPU_F_FIRST;
@@ -506,7 +506,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		if (c) {
 			j->last = c->l;
 			j->last_done_ns = c->done_ns;
-			take_call(j, c, sure && c->l.has_stream);
+			join_take_call(j, c, sure && c->l.has_stream);
 		}
 	}
 	j->joined += j->is_known;

@@ -18,20 +18,20 @@ struct edge {
 	uint32_t tid;       /* of the launch */
 };
 
-static int compare_edges(const void *a, const void *b)
+static int edge_compare_times(const void *a, const void *b)
 {
 	const struct edge *x = a, *y = b;
 
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-static uint64_t clip(uint64_t ns, uint64_t from, uint64_t to)
+static uint64_t time_clip(uint64_t ns, uint64_t from, uint64_t to)
 {
 	return ns < from ? from : ns > to ? to
 					  : ns;
 }
 
-static bool is_within(const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
+static bool run_is_within(const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
 {
 	return r->start_ns < end_ns && r->end_ns > start_ns;
 }
@@ -50,8 +50,8 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 
 		if (r->start_ns == UINT64_MAX || r->device >= GPU_DEVICES_MAX)
 			continue;
-		busy[r->device] += clip(r->end_ns, start_ns, until_ns) - clip(r->start_ns, start_ns, until_ns);
-		used[r->device] |= is_of || is_within(r, start_ns, end_ns) || (r->launched_ns < end_ns && r->start_ns > start_ns);
+		busy[r->device] += time_clip(r->end_ns, start_ns, until_ns) - time_clip(r->start_ns, start_ns, until_ns);
+		used[r->device] |= is_of || run_is_within(r, start_ns, end_ns) || (r->launched_ns < end_ns && r->start_ns > start_ns);
 	}
 	ret->n_devices = 0;
 	for (uint32_t d = 0; d < GPU_DEVICES_MAX; d++) {
@@ -70,12 +70,12 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 
 static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
 {
-	uint64_t from = clip(r->start_ns, start_ns, end_ns), to = clip(r->end_ns, start_ns, end_ns);
+	uint64_t from = time_clip(r->start_ns, start_ns, end_ns), to = time_clip(r->end_ns, start_ns, end_ns);
 	enum gpu_part runs = r->is_collective ? GPU_PART_COLLECTIVE : r->is_kernel ? GPU_PART_BUSY
 										   : GPU_PART_COPY;
 	enum gpu_part waits = r->launched_ns && r->start_ns != UINT64_MAX ? GPU_PART_IDLE_WAIT : GPU_PART_UNKNOWN;
 	/* if it is not known since when it waited, it may have waited all the time */
-	uint64_t queued = clip(r->launched_ns, start_ns, from);
+	uint64_t queued = time_clip(r->launched_ns, start_ns, from);
 	uint32_t device = r->start_ns == UINT64_MAX ? ANY_DEVICE : r->device;
 	size_t n = 0;
 
@@ -91,7 +91,7 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 }
 
 /* Keeps a gap if it is one of the longest; gaps of equal length stay in order. */
-static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
+static void gaps_keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64_t to_ns, uint32_t tid)
 {
 	int i = GPU_GAPS;
 
@@ -104,7 +104,7 @@ static void keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, uint64
 }
 
 /* Gives the time of each part, of a device or ANY_DEVICE, from sorted edges. gaps may be NULL. */
-static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
+static void edges_sum_parts(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
 {
 	/* parts that count more come first */
@@ -125,7 +125,7 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 			part++;
 		ret_ns[*part] += next - at;
 		if (gaps && next > at && *part != GPU_PART_IDLE_LAUNCH) {
-			keep_longest(gaps, idle_ns, at, tid);
+			gaps_keep_longest(gaps, idle_ns, at, tid);
 			idle_ns = next;
 		}
 		at = next;
@@ -136,11 +136,11 @@ static void measure(const struct edge *e, size_t n, uint32_t device, uint64_t st
 		under_way[e[i].part] += e[i].change;
 	}
 	if (gaps)
-		keep_longest(gaps, idle_ns, end_ns, 0);
+		gaps_keep_longest(gaps, idle_ns, end_ns, 0);
 }
 
 /* Returns how long activity launched within the step runs after its end. edges: room for 2 * n. */
-static uint64_t measure_after(
+static uint64_t runs_time_after(
 	const struct gpu_run *list, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, struct edge *edges)
 {
 	uint64_t sum = 0, at = end_ns;
@@ -152,10 +152,10 @@ static uint64_t measure_after(
 
 		if ((device != ANY_DEVICE && r->device != device) || r->end_ns <= end_ns || !gpu_run_is_of(r, start_ns, end_ns))
 			continue;
-		edges[n_edges++] = (struct edge){ .ns = clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
+		edges[n_edges++] = (struct edge){ .ns = time_clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
 		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .change = -1 };
 	}
-	qsort(edges, n_edges, sizeof(*edges), compare_edges);
+	qsort(edges, n_edges, sizeof(*edges), edge_compare_times);
 	for (size_t i = 0; i < n_edges; i++) {
 		sum += running ? edges[i].ns - at : 0;
 		at = edges[i].ns;
@@ -164,12 +164,12 @@ static uint64_t measure_after(
 	return sum;
 }
 
-static void count(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, uint32_t device, uint32_t *ret_kernels,
+static void runs_count(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, uint32_t device, uint32_t *ret_kernels,
 	uint32_t *ret_copies)
 {
 	*ret_kernels = *ret_copies = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (!is_within(&list[i], start_ns, end_ns) || (device != ANY_DEVICE && list[i].device != device))
+		if (!run_is_within(&list[i], start_ns, end_ns) || (device != ANY_DEVICE && list[i].device != device))
 			continue;
 		*ret_kernels += list[i].is_kernel;
 		*ret_copies += !list[i].is_kernel;
@@ -186,16 +186,16 @@ void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint
 	find_devices(list, n, start_ns, end_ns, ret);
 	for (size_t i = 0; i < n; i++)
 		n_edges += add_edges(edges + n_edges, &list[i], start_ns, end_ns);
-	qsort(edges, n_edges, sizeof(*edges), compare_edges);
-	measure(edges, n_edges, ANY_DEVICE, start_ns, end_ns, ret->ns, ret->gaps);
-	count(list, n, start_ns, end_ns, ANY_DEVICE, &ret->kernels, &ret->copies);
-	ret->after_ns = measure_after(list, n, ANY_DEVICE, start_ns, end_ns, after);
+	qsort(edges, n_edges, sizeof(*edges), edge_compare_times);
+	edges_sum_parts(edges, n_edges, ANY_DEVICE, start_ns, end_ns, ret->ns, ret->gaps);
+	runs_count(list, n, start_ns, end_ns, ANY_DEVICE, &ret->kernels, &ret->copies);
+	ret->after_ns = runs_time_after(list, n, ANY_DEVICE, start_ns, end_ns, after);
 	for (uint32_t i = 0; i < ret->n_devices && i < GPU_STEP_DEVICES; i++) {
 		struct gpu_step_device *d = &ret->devices[i];
 
-		measure(edges, n_edges, d->device, start_ns, end_ns, d->ns, NULL);
-		count(list, n, start_ns, end_ns, d->device, &d->kernels, &d->copies);
-		d->after_ns = measure_after(list, n, d->device, start_ns, end_ns, after);
+		edges_sum_parts(edges, n_edges, d->device, start_ns, end_ns, d->ns, NULL);
+		runs_count(list, n, start_ns, end_ns, d->device, &d->kernels, &d->copies);
+		d->after_ns = runs_time_after(list, n, d->device, start_ns, end_ns, after);
 	}
 	free(edges);
 	free(after);
@@ -313,7 +313,7 @@ struct gpu_feed *gpu_process_feed(struct gpu_process *p)
 
 /* ---- what is missing ---- */
 
-static void add_gap(struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
+static void process_add_gap(struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
 {
 	if (p->n_gaps && from_ns <= p->gaps[p->n_gaps - 1].to_ns) {
 		p->gaps[p->n_gaps - 1].to_ns = to_ns;
@@ -326,7 +326,7 @@ static void add_gap(struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
 	p->gaps[p->n_gaps++] = (struct gap){ from_ns, to_ns };
 }
 
-static uint64_t lost(const struct gpu_process *p)
+static uint64_t process_lost_records(const struct gpu_process *p)
 {
 	return p->state.dropped + p->state.unknown + p->feed->bad + p->feed->broken + p->lost_here;
 }
@@ -364,7 +364,7 @@ static void on_name(uint32_t id, const char *text, void *arg)
 /* Gives the recording's number of the process's device `own`. about: NULL if not described. false: there are too many. */
 static bool find_device(struct gpu_process *p, uint32_t own, const struct gpu_device *about, uint32_t *ret_device)
 {
-	bool of_machine = p->state.vendor == GPU_VENDOR_AMD; /* see device_of() in agent/rocm.c */
+	bool of_machine = p->state.vendor == GPU_VENDOR_AMD; /* see agent_device_number() in agent/rocm.c */
 
 	if (!p->devices[own].any)
 		p->devices[own].any = gpu_devices_add(gpu_info_devices(p->info), about, own, of_machine, &p->devices[own].number);
@@ -434,7 +434,7 @@ static void on_activity(const struct gpu_record *r, void *arg)
 
 /* ---- handing over ---- */
 
-static int compare_calls(const void *a, const void *b)
+static int record_compare_calls(const void *a, const void *b)
 {
 	const struct rec_gpu *x = a, *y = b;
 	int before = (x->correlation > y->correlation) - (x->correlation < y->correlation);
@@ -442,7 +442,7 @@ static int compare_calls(const void *a, const void *b)
 	return before ? before : (x->h.start_ns > y->h.start_ns) - (x->h.start_ns < y->h.start_ns);
 }
 
-static int compare_starts(const void *a, const void *b)
+static int record_compare_starts(const void *a, const void *b)
 {
 	const struct rec_gpu *x = a, *y = b;
 
@@ -450,7 +450,7 @@ static int compare_starts(const void *a, const void *b)
 }
 
 /* The list is mostly sorted already, since each stream's records come in order. */
-static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, const void *b))
+static void records_sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, const void *b))
 {
 	size_t i = 1;
 
@@ -461,7 +461,7 @@ static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, c
 }
 
 /* Returns the clock uncertainty of the times. */
-static uint64_t residual(const struct gpu_process *p)
+static uint64_t process_residual_ns(const struct gpu_process *p)
 {
 	return p->skew_ns > p->state.residual_ns ? p->skew_ns : p->state.residual_ns;
 }
@@ -470,7 +470,7 @@ static uint64_t residual(const struct gpu_process *p)
  * CUPTI relates the clock of a device to the CPU's once: on an H200 with 13.0, times of llama.cpp's kernels became 2 to 3 us early per
  * second, PyTorch's did not. Observed skew is corrected bit by bit, as one pair of a call and a kernel may be wrong.
  */
-static void follow_clock(struct gpu_process *p, uint32_t device)
+static void process_correct_clock(struct gpu_process *p, uint32_t device)
 {
 	struct join_skew skew = gpu_join_skew(p->join, device);
 	uint64_t seen_ns = skew.early_ns > skew.late_ns ? skew.early_ns : skew.late_ns;
@@ -502,7 +502,7 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 }
 
 /* The devices are described by now: the agent does that before it moves flushed_until. */
-static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb, void *arg)
+static void process_hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb, void *arg)
 {
 	struct gpu_track of = { .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
 
@@ -527,7 +527,7 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 }
 
 /* Sets the graph positions of the first n records held, which are in the order of their calls. */
-static void place_in_graphs(struct gpu_process *p, size_t n)
+static void process_place_in_graphs(struct gpu_process *p, size_t n)
 {
 	for (size_t i = 0, end; i < n; i = end) {
 		const struct rec_gpu *first = &p->held[i];
@@ -544,7 +544,7 @@ static void place_in_graphs(struct gpu_process *p, size_t n)
  * preempted. If launches are missing anyway, nothing is held up for them; AMD's records say which call it is, so there up to
  * half may be missing.
  */
-static bool may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint64_t since_ns)
+static bool record_may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint64_t since_ns)
 {
 	uint64_t joined, missed;
 
@@ -554,7 +554,7 @@ static bool may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint6
 
 /* Hands over what ended up to until_ns; but a record that ended after since_ns waits for its call, as do all launched after it. Returns
  * the time up to which all is handed over. */
-static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since_ns, gpu_record_cb cb, void *arg)
+static uint64_t process_release_held(struct gpu_process *p, uint64_t until_ns, uint64_t since_ns, gpu_record_cb cb, void *arg)
 {
 	size_t n = 0, joined = 0;
 
@@ -571,16 +571,16 @@ static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since
 	p->waits = false;
 	if (!n)
 		return until_ns;
-	sort(p->held, n, compare_calls);
+	records_sort(p->held, n, record_compare_calls);
 	while (joined < n &&
-		gpu_join_activity(p->join, &p->held[joined], p->state.residual_ns, may_wait(p, &p->held[joined], since_ns)))
+		gpu_join_activity(p->join, &p->held[joined], p->state.residual_ns, record_may_wait(p, &p->held[joined], since_ns)))
 		joined++;
 	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++)
-		follow_clock(p, i);
-	place_in_graphs(p, joined);
-	sort(p->held, joined, compare_starts);
+		process_correct_clock(p, i);
+	process_place_in_graphs(p, joined);
+	records_sort(p->held, joined, record_compare_starts);
 	for (size_t i = 0; i < joined; i++)
-		hand_over(p, &p->held[i], cb, arg);
+		process_hand_over(p, &p->held[i], cb, arg);
 	p->waits = joined < n;
 	for (size_t i = joined; i < n; i++) {
 		uint64_t end_ns = p->held[i].h.start_ns + p->held[i].h.dur_ns;
@@ -593,36 +593,36 @@ static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since
 }
 
 /* Everything up to then has been handed over. */
-static void settle(struct gpu_process *p, uint64_t until_ns)
+static void process_set_settled(struct gpu_process *p, uint64_t until_ns)
 {
 	if (until_ns > p->settled_ns)
 		p->settled_ns = until_ns;
 }
 
 /* Drops calls that were waited for but whose activity is missing, at the latest after LATE_NS. */
-static void heed_waits(struct gpu_process *p, uint64_t now_ns)
+static void process_settle_waits(struct gpu_process *p, uint64_t now_ns)
 {
 	gpu_join_settle(p->join, now_ns > p->settled_ns + LATE_NS ? now_ns - LATE_NS : p->settled_ns);
 }
 
 /* Hands over everything known to be complete, and what has been held for long. over: nothing more will come. */
-static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_record_cb cb, void *arg)
+static void process_release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_record_cb cb, void *arg)
 {
 	/* in a pause no records are on their way */
 	uint64_t until_ns = over || p->off_ns ? now_ns : p->state.flushed_until;
 
 	if (over) {
-		release(p, UINT64_MAX, UINT64_MAX, cb, arg);
-		settle(p, until_ns);
+		process_release_held(p, UINT64_MAX, UINT64_MAX, cb, arg);
+		process_set_settled(p, until_ns);
 	} else if (until_ns > p->settled_ns) {
-		settle(p, release(p, until_ns, now_ns - HOLD_NS, cb, arg));
+		process_set_settled(p, process_release_held(p, until_ns, now_ns - HOLD_NS, cb, arg));
 	} else if (now_ns >= p->looked_ns + LOOK_NS) { /* seldom, since it looks at all held records */
-		release(p, now_ns - HOLD_NS, UINT64_MAX, cb, arg);
+		process_release_held(p, now_ns - HOLD_NS, UINT64_MAX, cb, arg);
 		p->looked_ns = now_ns;
 	}
 }
 
-static size_t pending(uint64_t until_ns, void *arg)
+static size_t process_count_pending(uint64_t until_ns, void *arg)
 {
 	return gpu_join_pending(((struct gpu_process *)arg)->join, until_ns, NULL, 0);
 }
@@ -632,7 +632,7 @@ static bool knows_all(const struct gpu_process *p, uint64_t from_ns, uint64_t to
 	return p->first_on_ns && from_ns >= p->first_on_ns && !has_gap(p, from_ns, to_ns);
 }
 
-static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
+static bool process_is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 {
 	return knows_all(arg, from_ns, to_ns);
 }
@@ -659,9 +659,9 @@ static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 	return until_ns;
 }
 
-static void tell_load(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
+static void process_emit_load(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
 {
-	static const struct gpu_load_ops ops = { .pending = pending, .is_known = is_known };
+	static const struct gpu_load_ops ops = { .pending = process_count_pending, .is_known = process_is_known };
 
 	gpu_load_take(p->load, until_ns, &ops, p, cb, arg);
 }
@@ -721,7 +721,7 @@ static bool knows_launches(const struct gpu_process *p)
 }
 
 /* Whether more activity launched in the step may still come, such as nodes of a long-running graph. */
-static bool still_runs(const struct gpu_process *p, const struct waiting *s, uint64_t known_ns)
+static bool step_is_still_running(const struct gpu_process *p, const struct waiting *s, uint64_t known_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 
@@ -732,7 +732,7 @@ static bool still_runs(const struct gpu_process *p, const struct waiting *s, uin
 	return false;
 }
 
-static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint64_t now_ns)
+static bool step_is_ready(const struct gpu_process *p, const struct waiting *s, uint64_t now_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 	uint64_t known_ns = p->settled_ns > now_ns - HOLD_NS ? p->settled_ns : now_ns - HOLD_NS;
@@ -740,7 +740,7 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 
 	if (p->settled_ns < end_ns + GRACE_NS && now_ns < end_ns + HOLD_NS + GRACE_NS)
 		return false;
-	if (now_ns < end_ns + LATE_NS && still_runs(p, s, known_ns))
+	if (now_ns < end_ns + LATE_NS && step_is_still_running(p, s, known_ns))
 		return false;
 	pending = gpu_join_pending(p->join, end_ns, NULL, 0);
 	if (p->settled_ns >= end_ns + GRACE_NS)
@@ -749,7 +749,7 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 }
 
 /* Divides a time by the activity around it and by the pending launches before its end. */
-static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
+static void process_divide_time(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
 	struct gpu_run *list = xcalloc(p->n_runs + PENDING_MAX, sizeof(*list));
 	struct launch *pending = xcalloc(PENDING_MAX, sizeof(*pending));
@@ -768,14 +768,14 @@ static void divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_
 	free(pending);
 }
 
-static void divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
+static void step_divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
 {
 	uint64_t from_ns = s->h.start_ns - s->before_ns;
 	struct rec_gpu_step before = { .device = r->device };
 
 	if (!s->before_ns || from_ns < p->runs_from_ns || !knows_all(p, from_ns, s->h.start_ns))
 		return;
-	divide(p, from_ns, s->h.start_ns, &before);
+	process_divide_time(p, from_ns, s->h.start_ns, &before);
 	memcpy(r->before_ns, before.ns, sizeof(before.ns));
 }
 
@@ -791,9 +791,9 @@ static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
 	return true;
 }
 
-static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
+static void process_emit_step(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
 {
-	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = residual(p) };
+	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = process_residual_ns(p) };
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 	bool is_known = !s->is_partial && (p->settled_ns >= end_ns || knows_launches(p)) && !has_gap(p, s->h.start_ns, end_ns);
 
@@ -801,14 +801,14 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
 	find_device(p, p->used_last, NULL, &r.device); /* in case no device did anything */
 	if (is_known)
-		divide(p, s->h.start_ns, end_ns, &r);
+		process_divide_time(p, s->h.start_ns, end_ns, &r);
 	if (!is_known || !find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		memset(r.gaps, 0, sizeof(r.gaps));
 		r.after_ns = r.n_devices = 0;
 		r.h.flags |= GPU_STEP_F_LOST;
 	} else {
-		divide_before(p, s, &r);
+		step_divide_before(p, s, &r);
 	}
 	for (int i = 0; i < GPU_GAPS; i++) {
 		if (r.gaps[i].dur_ns && !r.gaps[i].tid)
@@ -829,7 +829,7 @@ static void forget_runs(struct gpu_process *p, uint64_t needed_ns)
 	memmove(p->runs, p->runs + n, p->n_runs * sizeof(*p->runs));
 }
 
-static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_record_cb cb, void *arg)
+static void process_emit_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_record_cb cb, void *arg)
 {
 	size_t n = 0;
 	uint64_t needed_ns = now_ns;
@@ -837,8 +837,8 @@ static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_r
 	for (size_t i = 0; i < p->n_steps; i++) {
 		struct waiting s = p->steps[i];
 
-		if (all || is_ready(p, &s, now_ns)) {
-			answer(p, &s, cb, arg);
+		if (all || step_is_ready(p, &s, now_ns)) {
+			process_emit_step(p, &s, cb, arg);
 			continue;
 		}
 		if (s.h.start_ns - s.before_ns < needed_ns)
@@ -852,7 +852,7 @@ static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_r
 /* ---- */
 
 /* Notes when collecting began and ended: activity in pauses is not known. */
-static void follow_pauses(struct gpu_process *p)
+static void process_track_pauses(struct gpu_process *p)
 {
 	const struct gpu_feed_state *st = &p->state;
 
@@ -865,7 +865,7 @@ static void follow_pauses(struct gpu_process *p)
 	if (p->on_ns && st->on_since != p->on_ns) {
 		uint64_t from_ns = p->off_ns ?: p->settled_ns;
 
-		add_gap(p, from_ns, st->on_since);
+		process_add_gap(p, from_ns, st->on_since);
 		gpu_join_forget(p->join, st->on_since);
 		p->over_ns += p->is_over && st->on_since > from_ns ? st->on_since - from_ns : 0;
 		p->pause_ns = from_ns;
@@ -879,14 +879,14 @@ static void follow_pauses(struct gpu_process *p)
 }
 
 /* Notes a gap if records were lost since the last turn. Lost activity ended after the last known flush. */
-static void count_lost(struct gpu_process *p, uint64_t now_ns)
+static void process_note_losses(struct gpu_process *p, uint64_t now_ns)
 {
-	uint64_t n = lost(p);
+	uint64_t n = process_lost_records(p);
 
 	if (n == p->lost_seen && !p->feed->broken)
 		return;
 	p->lost_seen = n;
-	add_gap(p, p->settled_ns, now_ns);
+	process_add_gap(p, p->settled_ns, now_ns);
 	gpu_join_forget(p->join, now_ns);
 	gpu_graphs_lost(p->graphs);
 }
@@ -899,21 +899,21 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 
 	/* before the drain: records written before this state are then in the ring */
 	gpu_feed_state(p->feed, now_ns, &p->state);
-	follow_pauses(p);
+	process_track_pauses(p);
 	more = gpu_feed_drain(p->feed, now_ns, DRAIN_MAX, &feed_ops, p);
 	gone = !more && gpu_state_is_over(p->state.state);
 	/* in the turn in which the process goes, its last calls may not have been read yet */
 	over = gone && p->was_gone;
 	p->was_gone = gone;
 	if (!more) {
-		count_lost(p, now_ns);
-		release_due(p, now_ns, over, cb, arg);
+		process_note_losses(p, now_ns);
+		process_release_due(p, now_ns, over, cb, arg);
 	}
 	if (p->n_held > GPU_HELD_MAX / 2)
-		release(p, UINT64_MAX, UINT64_MAX, cb, arg); /* out of order rather than not at all */
-	tell_load(p, over ? p->settled_ns : complete_until(p, now_ns), cb, arg);
-	heed_waits(p, now_ns);
-	answer_steps(p, now_ns, over, cb, arg);
+		process_release_held(p, UINT64_MAX, UINT64_MAX, cb, arg); /* out of order rather than not at all */
+	process_emit_load(p, over ? p->settled_ns : complete_until(p, now_ns), cb, arg);
+	process_settle_waits(p, now_ns);
+	process_emit_steps(p, now_ns, over, cb, arg);
 	return more;
 }
 
@@ -927,11 +927,11 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 {
 	while (gpu_process_drain(p, now_ns, cb, arg))
 		;
-	release(p, UINT64_MAX, UINT64_MAX, cb, arg);
-	settle(p, now_ns);
-	tell_load(p, p->settled_ns, cb, arg);
-	heed_waits(p, now_ns);
-	answer_steps(p, now_ns, true, cb, arg);
+	process_release_held(p, UINT64_MAX, UINT64_MAX, cb, arg);
+	process_set_settled(p, now_ns);
+	process_emit_load(p, p->settled_ns, cb, arg);
+	process_settle_waits(p, now_ns);
+	process_emit_steps(p, now_ns, true, cb, arg);
 }
 
 void gpu_process_state(const struct gpu_process *p, struct gpu_feed_state *ret_state)
@@ -944,11 +944,11 @@ void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_coun
 	*ret_counts = (struct gpu_counts){
 		.vendor = p->state.vendor,
 		.kept = p->kept,
-		.lost = lost(p),
+		.lost = process_lost_records(p),
 		.dropped_cupti = p->state.dropped_cupti,
 		.bad = p->feed->bad + p->feed->broken,
 		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
-		.residual_ns = residual(p),
+		.residual_ns = process_residual_ns(p),
 		.waited_ns = p->state.waited_ns,
 		.over_ns = p->over_ns,
 		.is_over = p->is_over,

@@ -25,7 +25,7 @@ TEST(test_uncertain)
 
 		assert_true(sure);
 		/* during the next comparison, and after it */
-		assert_true(apart(boot, truth) <= 2 * c.said.residual_ns + c.said.bend_ns);
+		assert_true(time_distance(boot, truth) <= 2 * c.said.residual_ns + c.said.bend_ns);
 	}
 }
 

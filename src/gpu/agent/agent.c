@@ -23,7 +23,7 @@ struct connection {
 };
 
 /* Receives a message of inftrace with at most one descriptor. ret_fd: -1: none. */
-static int receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
+static int welcome_receive(int fd, struct gpu_welcome *ret_w, int *ret_fd)
 {
 	union {
 		struct cmsghdr align;
@@ -86,7 +86,7 @@ static int connection_open(const char *name, bool attached, struct connection *r
 		err = -errno;
 		goto out;
 	}
-	err = receive(fd, &w, &ring);
+	err = welcome_receive(fd, &w, &ring);
 	if (!err && (w.error || ring < 0))
 		err = w.error < 0 ? w.error : -EPROTO;
 	if (err)
@@ -101,7 +101,7 @@ out:
 	return err;
 }
 
-static bool is_ours(const struct connection *c)
+static bool connection_is_ours(const struct connection *c)
 {
 	struct stat st;
 
@@ -113,12 +113,12 @@ static bool connection_alive(const struct connection *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
 
-	return is_ours(c) && poll(&p, 1, 0) == 0;
+	return connection_is_ours(c) && poll(&p, 1, 0) == 0;
 }
 
 static void connection_close(struct connection *c)
 {
-	if (is_ours(c))
+	if (connection_is_ours(c))
 		close(c->fd);
 	c->fd = -1;
 }
@@ -183,7 +183,7 @@ static uint64_t cpu_time_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static struct gpu_ring *shared(void)
+static struct gpu_ring *agent_shared_ring(void)
 {
 	return agent.ring.shared;
 }
@@ -212,7 +212,7 @@ struct arrival agent_arrival(void)
 
 void agent_show(struct ring *ring, const struct arrival *a)
 {
-	/* count_own() counts all CPU time of the agent's thread */
+	/* agent_count_own_time() counts all CPU time of the agent's thread */
 	if (!agent.has_thread || !pthread_equal(agent.thread, pthread_self()))
 		agent.callbacks_ns += cpu_time_ns() - a->cpu_ns;
 	ring->said.own_ns = agent.callbacks_ns + agent.thread_ns;
@@ -224,14 +224,14 @@ bool agent_wait_for_room(void)
 	uint64_t from_ns = clocks_boot_ns(), took_ns;
 
 	/* while there is a ring, the connection does not change */
-	if (!shared() || !agent.patience_ns || !connection_alive(&agent.connection))
+	if (!agent_shared_ring() || !agent.patience_ns || !connection_alive(&agent.connection))
 		return false;
 	pthread_mutex_unlock(&agent_lock);
 	usleep(ROOM_PAUSE_US);
 	pthread_mutex_lock(&agent_lock);
 	took_ns = clocks_boot_ns() - from_ns;
 	agent.patience_ns -= took_ns < agent.patience_ns ? took_ns : agent.patience_ns;
-	if (shared())
+	if (agent_shared_ring())
 		agent.ring.said.waited_ns += took_ns;
 	return true;
 }
@@ -241,18 +241,18 @@ const char *agent_keep(const char *name)
 	return ring_keep(&agent.ring, name);
 }
 
-static void say_error(int error, uint32_t call)
+static void agent_publish_error(int error, uint32_t call)
 {
-	__atomic_store_n(&shared()->writer.error, error, __ATOMIC_RELAXED);
-	__atomic_store_n(&shared()->writer.failed_call, call, __ATOMIC_RELAXED);
+	__atomic_store_n(&agent_shared_ring()->writer.error, error, __ATOMIC_RELAXED);
+	__atomic_store_n(&agent_shared_ring()->writer.failed_call, call, __ATOMIC_RELAXED);
 }
 
-static void say_state(uint32_t state, int error, uint32_t call)
+static void agent_publish_state(uint32_t state, int error, uint32_t call)
 {
-	struct gpu_ring_writer *w = &shared()->writer;
+	struct gpu_ring_writer *w = &agent_shared_ring()->writer;
 
 	agent.state = state;
-	say_error(error, call);
+	agent_publish_error(error, call);
 	__atomic_store_n(&w->version, agent.version, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->vendor, agent.backend->vendor, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->collected, agent.collected, __ATOMIC_RELAXED);
@@ -260,18 +260,18 @@ static void say_state(uint32_t state, int error, uint32_t call)
 }
 
 /* Keeps the error, which tells why the agent did not collect. */
-static void say_gone(void)
+static void agent_publish_gone(void)
 {
 	agent.state = GPU_STATE_GONE;
-	__atomic_store_n(&shared()->writer.collected, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&shared()->writer.state, GPU_STATE_GONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&agent_shared_ring()->writer.collected, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&agent_shared_ring()->writer.state, GPU_STATE_GONE, __ATOMIC_RELEASE);
 }
 
-static void say_failed(int error, uint32_t call)
+static void agent_publish_failed(int error, uint32_t call)
 {
 	bool other = agent.backend->other_user && error == agent.backend->other_user;
 
-	say_state(other ? GPU_STATE_OTHER_USER : GPU_STATE_FAILED, error, call);
+	agent_publish_state(other ? GPU_STATE_OTHER_USER : GPU_STATE_FAILED, error, call);
 }
 
 static int compare_clocks(void)
@@ -287,41 +287,41 @@ static int compare_clocks(void)
 	pthread_mutex_lock(&agent_lock);
 	agent.clocks = new;
 	pthread_mutex_unlock(&agent_lock);
-	clocks_say(&agent.clocks, &shared()->clock);
+	clocks_say(&agent.clocks, &agent_shared_ring()->clock);
 	return 0;
 }
 
-static bool tell_device(uint32_t device, const struct gpu_device *about)
+static bool agent_put_device(uint32_t device, const struct gpu_device *about)
 {
 	bool told;
 
 	pthread_mutex_lock(&agent_lock);
-	told = shared() && agent_is_here() && ring_device(&agent.ring, device, about);
+	told = agent_shared_ring() && agent_is_here() && ring_device(&agent.ring, device, about);
 	pthread_mutex_unlock(&agent_lock);
 	return told;
 }
 
 /* Has the backend hand over completed records, with a fresh patience_ns. */
-static int flush(bool last)
+static int agent_flush_records(bool last)
 {
 	uint64_t until_ns = 0;
 	int r;
 
 	/* describe devices before their records */
 	if (!agent.described)
-		agent.described = !agent.backend->describe || agent.backend->describe(tell_device);
+		agent.described = !agent.backend->describe || agent.backend->describe(agent_put_device);
 	pthread_mutex_lock(&agent_lock);
-	agent.patience_ns = __atomic_load_n(&shared()->reader.wait_ms, __ATOMIC_RELAXED) * UINT64_C(1000000);
+	agent.patience_ns = __atomic_load_n(&agent_shared_ring()->reader.wait_ms, __ATOMIC_RELAXED) * UINT64_C(1000000);
 	pthread_mutex_unlock(&agent_lock);
 	r = agent.backend->flush(last, &until_ns);
 	if (!r && until_ns > agent.flushed_until + UNTIL_MARGIN_NS) {
 		agent.flushed_until = until_ns - UNTIL_MARGIN_NS;
-		__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
+		__atomic_store_n(&agent_shared_ring()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
 	}
 	return r;
 }
 
-static void disable(uint32_t collected)
+static void agent_disable_kinds(uint32_t collected)
 {
 	for (uint32_t want = 1; want & GPU_WANT_ALL; want <<= 1) {
 		if (collected & want)
@@ -330,7 +330,7 @@ static void disable(uint32_t collected)
 }
 
 /* Enables all of wanted, or nothing. */
-static int enable(uint32_t wanted)
+static int agent_enable_kinds(uint32_t wanted)
 {
 	uint32_t done = 0;
 	int r = 0;
@@ -342,41 +342,41 @@ static int enable(uint32_t wanted)
 		done |= r ? 0 : want;
 	}
 	if (r)
-		disable(done);
+		agent_disable_kinds(done);
 	return r;
 }
 
 /* Starts collecting what is wanted; on failure nothing is collected. */
-static void turn_on(uint32_t wanted)
+static void agent_start_collecting(uint32_t wanted)
 {
 	const struct backend *b = agent.backend;
 	uint32_t call = GPU_CALL_ENABLE;
 	int r = b->begin ? b->begin(&call) : 0;
 
 	if (r) {
-		say_failed(r, call);
+		agent_publish_failed(r, call);
 		return;
 	}
 	call = GPU_CALL_TIMESTAMP;
 	r = compare_clocks();
 	if (!r) {
 		call = GPU_CALL_ENABLE;
-		r = enable(wanted);
+		r = agent_enable_kinds(wanted);
 	}
 	if (r) {
 		if (b->end)
 			b->end();
-		say_failed(r, call);
+		agent_publish_failed(r, call);
 		return;
 	}
 	agent.collected = wanted;
 	agent.on_since = clocks_boot_ns();
 	budget_begin(&agent.budget, agent.on_since, agent.ring.said.own_ns);
-	__atomic_store_n(&shared()->writer.on_since, agent.on_since, __ATOMIC_RELEASE);
-	say_state(GPU_STATE_ON, 0, GPU_CALL_NONE);
+	__atomic_store_n(&agent_shared_ring()->writer.on_since, agent.on_since, __ATOMIC_RELEASE);
+	agent_publish_state(GPU_STATE_ON, 0, GPU_CALL_NONE);
 }
 
-static void turn_off(uint32_t state)
+static void agent_stop_collecting(uint32_t state)
 {
 	uint64_t now = clocks_boot_ns();
 	int r;
@@ -384,37 +384,37 @@ static void turn_off(uint32_t state)
 	if (!agent.collected)
 		return;
 	compare_clocks();
-	disable(agent.collected);
-	r = flush(true);
+	agent_disable_kinds(agent.collected);
+	r = agent_flush_records(true);
 	if (agent.backend->end)
 		agent.backend->end();
 	agent.collected = 0;
 	agent.flushed_until = now > agent.flushed_until ? now : agent.flushed_until;
-	__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
-	__atomic_store_n(&shared()->writer.off_since, now, __ATOMIC_RELEASE);
-	say_state(state, r, r ? GPU_CALL_FLUSH : GPU_CALL_NONE);
+	__atomic_store_n(&agent_shared_ring()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
+	__atomic_store_n(&agent_shared_ring()->writer.off_since, now, __ATOMIC_RELEASE);
+	agent_publish_state(state, r, r ? GPU_CALL_FLUSH : GPU_CALL_NONE);
 }
 
-static uint32_t budget_ppm(void)
+static uint32_t agent_budget_ppm(void)
 {
-	return __atomic_load_n(&shared()->reader.budget_ppm, __ATOMIC_RELAXED);
+	return __atomic_load_n(&agent_shared_ring()->reader.budget_ppm, __ATOMIC_RELAXED);
 }
 
 /* Counts and publishes the CPU time of the agent's thread. Called once per round, which is exact enough. */
-static void count_own(void)
+static void agent_count_own_time(void)
 {
 	pthread_mutex_lock(&agent_lock);
 	agent.thread_ns = cpu_time_ns();
 	agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers ? agent.backend->buffers() : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&agent_shared_ring()->writer.buffers_open, agent.backend->buffers ? agent.backend->buffers() : 0, __ATOMIC_RELAXED);
 	ring_show(&agent.ring);
 	pthread_mutex_unlock(&agent_lock);
 }
 
 /* Carries out the reader's current wanted. */
-static void follow_wishes(void)
+static void agent_apply_wanted(void)
 {
-	struct gpu_ring_reader *rd = &shared()->reader;
+	struct gpu_ring_reader *rd = &agent_shared_ring()->reader;
 	uint32_t change = __atomic_load_n(&rd->wanted_change, __ATOMIC_ACQUIRE);
 	uint32_t wanted = __atomic_load_n(&rd->wanted, __ATOMIC_RELAXED) & agent.backend->can;
 	bool changed = change != agent.seen;
@@ -422,19 +422,19 @@ static void follow_wishes(void)
 
 	pthread_mutex_lock(&steering);
 	if (changed && agent.state == GPU_STATE_OVER_BUDGET)
-		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
+		agent_publish_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
 	if (!is_final && wanted != agent.collected && agent.state != GPU_STATE_OVER_BUDGET) {
-		turn_off(GPU_STATE_OFF);
+		agent_stop_collecting(GPU_STATE_OFF);
 		if (wanted)
-			turn_on(wanted);
+			agent_start_collecting(wanted);
 	}
 	pthread_mutex_unlock(&steering);
 	agent.seen = change;
-	__atomic_store_n(&shared()->writer.wanted_seen, change, __ATOMIC_RELEASE);
+	__atomic_store_n(&agent_shared_ring()->writer.wanted_seen, change, __ATOMIC_RELEASE);
 }
 
 /* One round while collecting, or while paused for the budget. */
-static void tick(void)
+static void agent_run_round(void)
 {
 	uint32_t call = GPU_CALL_TIMESTAMP;
 	int r;
@@ -444,15 +444,15 @@ static void tick(void)
 		r = compare_clocks();
 		if (!r) {
 			call = GPU_CALL_FLUSH;
-			r = flush(false);
+			r = agent_flush_records(false);
 		}
 		/* tried again in the next round; the last error stays published */
-		say_error(r, r ? call : GPU_CALL_NONE);
-		if (budget_exceeded(&agent.budget, budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
-			turn_off(GPU_STATE_OVER_BUDGET);
-	} else if (agent.state == GPU_STATE_OVER_BUDGET && budget_again(&agent.budget, budget_ppm(), clocks_boot_ns())) {
-		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
-		turn_on(__atomic_load_n(&shared()->reader.wanted, __ATOMIC_RELAXED) & agent.backend->can);
+		agent_publish_error(r, r ? call : GPU_CALL_NONE);
+		if (budget_exceeded(&agent.budget, agent_budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
+			agent_stop_collecting(GPU_STATE_OVER_BUDGET);
+	} else if (agent.state == GPU_STATE_OVER_BUDGET && budget_again(&agent.budget, agent_budget_ppm(), clocks_boot_ns())) {
+		agent_publish_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
+		agent_start_collecting(__atomic_load_n(&agent_shared_ring()->reader.wanted, __ATOMIC_RELAXED) & agent.backend->can);
 	}
 	pthread_mutex_unlock(&steering);
 }
@@ -466,22 +466,22 @@ void agent_exit(void)
 	struct timespec until;
 	int r;
 
-	if (!shared() || agent.pid != getpid() || clock_gettime(CLOCK_REALTIME, &until))
+	if (!agent_shared_ring() || agent.pid != getpid() || clock_gettime(CLOCK_REALTIME, &until))
 		return;
 	until.tv_sec += EXIT_PATIENCE_MS / 1000;
 	if (pthread_mutex_timedlock(&steering, &until))
 		return;
 	/* steering stays locked, so the agent's thread does nothing more */
-	if (shared() && agent.collected) {
+	if (agent_shared_ring() && agent.collected) {
 		compare_clocks();
-		r = flush(true);
+		r = agent_flush_records(true);
 		if (r)
-			say_error(r, GPU_CALL_FLUSH);
-		disable(agent.collected);
+			agent_publish_error(r, GPU_CALL_FLUSH);
+		agent_disable_kinds(agent.collected);
 		agent.collected = 0;
 	}
-	if (shared())
-		say_gone();
+	if (agent_shared_ring())
+		agent_publish_gone();
 }
 
 /* Connects, maps the ring, and loads the backend. Negative errno: there is no ring. */
@@ -510,18 +510,18 @@ static int serve_begin(const char *name, bool attached)
 	agent.described = false;
 	agent.callbacks_ns = agent.flushed_until = 0;
 	memset(&agent.clocks, 0, sizeof(agent.clocks));
-	say_state(GPU_STATE_STARTING, 0, GPU_CALL_NONE);
+	agent_publish_state(GPU_STATE_STARTING, 0, GPU_CALL_NONE);
 	if (!agent.loaded) {
 		err = agent.backend->load(&agent.version, &call);
 		agent.loaded = !err;
 		if (err == -ENOENT)
-			say_state(GPU_STATE_NO_CUPTI, err, GPU_CALL_NONE);
+			agent_publish_state(GPU_STATE_NO_CUPTI, err, GPU_CALL_NONE);
 		else if (err)
-			say_state(GPU_STATE_FAILED, err, call);
+			agent_publish_state(GPU_STATE_FAILED, err, call);
 	}
 	if (!err)
-		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
-	follow_wishes();
+		agent_publish_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
+	agent_apply_wanted();
 	return 0;
 }
 
@@ -529,9 +529,9 @@ static void serve_end(void)
 {
 	/* held until the ring is gone, since agent_exit() may run now and uses it, too */
 	pthread_mutex_lock(&steering);
-	turn_off(GPU_STATE_OFF);
-	count_own();
-	say_gone();
+	agent_stop_collecting(GPU_STATE_OFF);
+	agent_count_own_time();
+	agent_publish_gone();
 	pthread_mutex_lock(&lives);
 	agent.woken_by = NULL;
 	pthread_mutex_unlock(&lives);
@@ -544,19 +544,19 @@ static void serve_end(void)
 	connection_close(&agent.connection);
 }
 
-static void serve(void)
+static void serve_until_closed(void)
 {
 	uint32_t short_ms = 1, ms;
 	struct timespec ts;
 
 	pthread_mutex_lock(&lives);
-	agent.woken_by = &shared()->reader.wanted_change;
+	agent.woken_by = &agent_shared_ring()->reader.wanted_change;
 	pthread_mutex_unlock(&lives);
-	while (connection_alive(&agent.connection) && !__atomic_load_n(&shared()->reader.leave, __ATOMIC_RELAXED)) {
-		follow_wishes();
-		tick();
-		count_own();
-		ms = __atomic_load_n(&shared()->reader.flush_ms, __ATOMIC_RELAXED);
+	while (connection_alive(&agent.connection) && !__atomic_load_n(&agent_shared_ring()->reader.leave, __ATOMIC_RELAXED)) {
+		agent_apply_wanted();
+		agent_run_round();
+		agent_count_own_time();
+		ms = __atomic_load_n(&agent_shared_ring()->reader.flush_ms, __ATOMIC_RELAXED);
 		ms = ms ? ms : FLUSH_MS;
 		/* the first comparisons of the clocks follow each other quickly, so that the rates are known soon */
 		short_ms = agent.collected ? 2 * short_ms : 1;
@@ -564,13 +564,13 @@ static void serve(void)
 			short_ms = ms;
 		ms = agent.collected ? short_ms : IDLE_MS;
 		ts = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-		syscall(SYS_futex, &shared()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
+		syscall(SYS_futex, &agent_shared_ring()->reader.wanted_change, FUTEX_WAIT, agent.seen, &ts, NULL, 0);
 	}
 	serve_end();
 }
 
 /* Gives the socket to serve next. Returns false if there is none: then other threads take this one as ended. */
-static bool take_next(char *ret_name)
+static bool agent_take_next_name(char *ret_name)
 {
 	bool found;
 
@@ -597,11 +597,11 @@ static void *thread_main(void *unused)
 	agent.has_thread = true;
 	pthread_mutex_unlock(&agent_lock);
 	pthread_setname_np(pthread_self(), "inftrace-gpu");
-	if (shared())
-		serve();
-	while (take_next(name)) {
+	if (agent_shared_ring())
+		serve_until_closed();
+	while (agent_take_next_name(name)) {
 		if (!serve_begin(name, true))
-			serve();
+			serve_until_closed();
 	}
 	return NULL;
 }
@@ -637,7 +637,7 @@ static void after_fork(void)
 	pthread_mutex_init(&steering, NULL);
 }
 
-static void once(void)
+static void agent_init_once(void)
 {
 	if (agent.once)
 		return;
@@ -662,13 +662,13 @@ int agent_start(const struct backend *b)
 	agent.running = true;
 	if (first)
 		agent.backend = b;
-	once();
+	agent_init_once();
 	pthread_mutex_unlock(&lives);
 	if (first)
 		err = serve_begin(name, false) ?: make_thread();
 	if (err) {
-		if (shared()) {
-			say_state(GPU_STATE_FAILED, -EAGAIN, GPU_CALL_MEMORY);
+		if (agent_shared_ring()) {
+			agent_publish_state(GPU_STATE_FAILED, -EAGAIN, GPU_CALL_MEMORY);
 			serve_end();
 		}
 		pthread_mutex_lock(&lives);
@@ -690,7 +690,7 @@ EXPORT int inftrace_gpu_attach(const char *name)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&lives);
-	once();
+	agent_init_once();
 	if (agent.loaded && agent.backend != &cuda_backend) {
 		err = -EBUSY;
 	} else if (agent.running) {

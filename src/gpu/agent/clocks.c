@@ -16,17 +16,17 @@ uint64_t clocks_boot_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static const struct comparison *newest(const struct clocks *c)
+static const struct comparison *clocks_newest(const struct clocks *c)
 {
 	return &c->kept[(c->count - 1) % CLOCKS_KEPT];
 }
 
-static uint64_t apart(uint64_t a, uint64_t b)
+static uint64_t time_distance(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : b - a;
 }
 
-static uint64_t follow(const struct comparison *from, double slope, uint64_t gpu)
+static uint64_t comparison_extrapolate(const struct comparison *from, double slope, uint64_t gpu)
 {
 	int64_t elapsed = (int64_t)(gpu - from->gpu);
 
@@ -36,12 +36,12 @@ static uint64_t follow(const struct comparison *from, double slope, uint64_t gpu
 void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertain_ns)
 {
 	struct comparison new = { .gpu = gpu, .boot = boot };
-	const struct comparison *last = c->count ? newest(c) : NULL;
+	const struct comparison *last = c->count ? clocks_newest(c) : NULL;
 	uint64_t elapsed, bend;
 
 	if (last) {
 		elapsed = boot - last->boot;
-		bend = apart(boot, follow(last, last->slope, gpu));
+		bend = time_distance(boot, comparison_extrapolate(last, last->slope, gpu));
 		/* twice, since the last slope may be as wrong in the other direction */
 		if (gpu <= last->gpu || bend > 2 * (elapsed / 1000000 * DRIFT_MAX_PPM + uncertain_ns) + STEP_MIN_NS) {
 			/* the time of the step is not known; the clock rates stay as they were */
@@ -71,8 +71,8 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 
 bool clocks_fit(const struct clocks *c, uint64_t before, uint64_t gpu, uint64_t after)
 {
-	const struct comparison *last = newest(c);
-	uint64_t there = follow(last, last->slope, gpu);
+	const struct comparison *last = clocks_newest(c);
+	uint64_t there = comparison_extrapolate(last, last->slope, gpu);
 	uint64_t may = (after - last->boot) / 1000000 * DRIFT_MAX_PPM + STEP_MIN_NS;
 
 	return there + may >= before && there <= after + may;
@@ -130,13 +130,13 @@ uint64_t clocks_convert(const struct clocks *c, uint64_t gpu, bool *ret_sure)
 		at = &c->kept[(c->count - i) % CLOCKS_KEPT];
 		if (gpu >= at->gpu) {
 			*ret_sure = (!next || !next->step) && !(c->said.steps && c->count - c->stepped_at < kept && is_near_step(c, kept, gpu));
-			return follow(at, next && !next->step ? next->slope : at->slope, gpu);
+			return comparison_extrapolate(at, next && !next->step ? next->slope : at->slope, gpu);
 		}
 	}
 	/* the time is before the oldest comparison kept */
 	at = &c->kept[(c->count - kept) % CLOCKS_KEPT];
 	*ret_sure = !c->said.steps;
-	return follow(at, at->slope, gpu);
+	return comparison_extrapolate(at, at->slope, gpu);
 }
 
 void clocks_say(const struct clocks *c, struct gpu_ring_clock *shared)

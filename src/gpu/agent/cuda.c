@@ -142,7 +142,7 @@ static long library_version(const char *name)
 }
 
 /* Opens the library with the highest version in a directory. */
-static void *open_in(const char *directory)
+static void *library_open_in(const char *directory)
 {
 	char best[256] = "", path[PATH_SIZE + sizeof(best) + 1];
 	struct dirent *e;
@@ -163,17 +163,17 @@ static void *open_in(const char *directory)
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-static void *open_below(const char *directory, const char *below)
+static void *library_open_below(const char *directory, const char *below)
 {
 	char path[PATH_SIZE];
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, below) >= sizeof(path))
 		return NULL;
-	return open_in(path);
+	return library_open_in(path);
 }
 
 /* Beside libcudart: the toolkit's lib64, pip's nvidia/cuda_runtime/lib (12), nvidia/cu13/lib, torch/lib. */
-static void *open_near(const char *cudart)
+static void *library_open_near(const char *cudart)
 {
 	static const char *const places[] = {
 		".", "../../cuda_cupti/lib", "../extras/CUPTI/lib64", "../../nvidia/cuda_cupti/lib", "../../nvidia/cu13/lib"
@@ -188,12 +188,12 @@ static void *open_near(const char *cudart)
 		return NULL;
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !library; i++)
-		library = open_below(directory, places[i]);
+		library = library_open_below(directory, places[i]);
 	return library;
 }
 
 /* Calls open_it for each mapped file whose name begins with `name`, until it returns a library. */
-static void *open_by_maps(const char *name, void *(*open_it)(const char *path))
+static void *library_open_by_maps(const char *name, void *(*open_it)(const char *path))
 {
 	char line[PATH_SIZE + 256], *path, *base;
 	void *library = NULL;
@@ -214,12 +214,12 @@ static void *open_by_maps(const char *name, void *(*open_it)(const char *path))
 	return library;
 }
 
-static void *open_mapped(const char *path)
+static void *library_open_mapped(const char *path)
 {
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 }
 
-static void *open_by_name(void)
+static void *library_open_by_name(void)
 {
 	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so.11", "libcupti.so" };
 	void *library = NULL;
@@ -229,7 +229,7 @@ static void *open_by_name(void)
 	return library;
 }
 
-static void *open_installed(void)
+static void *library_open_installed(void)
 {
 	static const char *const below[] = { "extras/CUPTI/lib64", "lib64", "lib" };
 	char directory[PATH_SIZE];
@@ -238,13 +238,13 @@ static void *open_installed(void)
 	DIR *d = opendir("/usr/local");
 
 	for (size_t i = 0; i < sizeof(below) / sizeof(*below) && !library; i++)
-		library = open_below("/usr/local/cuda", below[i]);
+		library = library_open_below("/usr/local/cuda", below[i]);
 	while (d && !library && (e = readdir(d))) {
 		if (strncmp(e->d_name, "cuda-", strlen("cuda-")))
 			continue;
 		snprintf(directory, sizeof(directory), "/usr/local/%s", e->d_name);
 		for (size_t i = 0; i < sizeof(below) / sizeof(*below) && !library; i++)
-			library = open_below(directory, below[i]);
+			library = library_open_below(directory, below[i]);
 	}
 	if (d)
 		closedir(d);
@@ -252,7 +252,7 @@ static void *open_installed(void)
 }
 
 /* Opens the library, which stays open. -ENOENT: there is none; -ENOSYS: it lacks a function. */
-static int find_library(void)
+static int cupti_open_library(void)
 {
 	const char *given = secure_getenv(GPU_ENV_CUPTI);
 	void *library;
@@ -274,10 +274,10 @@ static int find_library(void)
 	if (given && *given) {
 		library = dlopen(given, RTLD_NOW | RTLD_LOCAL);
 	} else {
-		library = open_by_maps("libcupti.so", open_mapped);
-		library = library ? library : open_by_maps("libcudart", open_near);
-		library = library ? library : open_by_name();
-		library = library ? library : open_installed();
+		library = library_open_by_maps("libcupti.so", library_open_mapped);
+		library = library ? library : library_open_by_maps("libcudart", library_open_near);
+		library = library ? library : library_open_by_name();
+		library = library ? library : library_open_installed();
 	}
 	if (!library)
 		return -ENOENT;
@@ -358,7 +358,7 @@ static void buffers_free(void)
 }
 
 /* Returns since when CUPTI has had its oldest buffer; UINT64_MAX: it has none. */
-static uint64_t buffers_since(void)
+static uint64_t buffers_oldest_ns(void)
 {
 	uint64_t since = UINT64_MAX;
 
@@ -376,7 +376,7 @@ static uint64_t buffers_since(void)
 		(r)->start, (r)->end, (r)->device, (r)->context, (r)->stream, (r)->correlation \
 	}
 
-static void put_kernel(const struct cupti_kernel *k, const struct reading *r)
+static void cu_put_kernel(const struct cupti_kernel *k, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = GPU_RECORD_KERNEL };
 
@@ -394,7 +394,7 @@ static void put_kernel(const struct cupti_kernel *k, const struct reading *r)
 	reading_put_kernel(&rec, r, k->name);
 }
 
-static void put_copy(uint16_t kind, const struct span *s, const struct gpu_copy *copy, const struct reading *r)
+static void cu_put_copy(uint16_t kind, const struct span *s, const struct gpu_copy *copy, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = kind };
 
@@ -405,23 +405,23 @@ static void put_copy(uint16_t kind, const struct span *s, const struct gpu_copy 
 }
 
 /* Converts the three kinds of records that move or fill memory; each has its own layout. */
-static void put_memory(const void *any, const struct reading *r)
+static void cu_put_memory(const void *any, const struct reading *r)
 {
 	const struct cupti_memcpy *m = any;
 	const struct cupti_memcpy2 *p = any; /* to another device; has no graph */
 	const struct cupti_memset *s = any;
 
 	if (m->kind == CUPTI_KIND_MEMCPY)
-		put_copy(GPU_RECORD_COPY, &(struct span)SPAN(m),
+		cu_put_copy(GPU_RECORD_COPY, &(struct span)SPAN(m),
 			&(struct gpu_copy){ m->bytes, m->copy_kind, m->source, m->destination, m->graph, m->graph_node }, r);
 	else if (p->kind == CUPTI_KIND_MEMCPY2)
-		put_copy(GPU_RECORD_COPY, &(struct span)SPAN(p), &(struct gpu_copy){ p->bytes, p->copy_kind, p->source, p->destination, 0, 0 }, r);
+		cu_put_copy(GPU_RECORD_COPY, &(struct span)SPAN(p), &(struct gpu_copy){ p->bytes, p->copy_kind, p->source, p->destination, 0, 0 }, r);
 	else
-		put_copy(GPU_RECORD_SET, &(struct span)SPAN(s),
+		cu_put_copy(GPU_RECORD_SET, &(struct span)SPAN(s),
 			&(struct gpu_copy){ s->bytes, s->value, 0, s->memory_kind, s->graph, s->graph_node }, r);
 }
 
-static void put_graph(const struct cupti_graph *g, const struct reading *r)
+static void cu_put_graph(const struct cupti_graph *g, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = GPU_RECORD_GRAPH };
 
@@ -431,20 +431,20 @@ static void put_graph(const struct cupti_graph *g, const struct reading *r)
 	ring_put(r->ring, &rec);
 }
 
-static void put(const void *rec, const struct reading *r)
+static void cu_put_record(const void *rec, const struct reading *r)
 {
 	switch (*(const uint32_t *)rec) {
 	case CUPTI_KIND_KERNEL:
 	case CUPTI_KIND_CONCURRENT_KERNEL:
-		put_kernel(rec, r);
+		cu_put_kernel(rec, r);
 		break;
 	case CUPTI_KIND_MEMCPY:
 	case CUPTI_KIND_MEMCPY2:
 	case CUPTI_KIND_MEMSET:
-		put_memory(rec, r);
+		cu_put_memory(rec, r);
 		break;
 	case CUPTI_KIND_GRAPH_TRACE:
-		put_graph(rec, r);
+		cu_put_graph(rec, r);
 		break;
 	default:
 		r->ring->said.unknown++;
@@ -453,26 +453,26 @@ static void put(const void *rec, const struct reading *r)
 
 /* Converts the records of a buffer behind *at, NULL at first. Returns false, with *at at the last record converted, if the ring is
  * full; with drop it goes on. */
-static bool buffer_read(const struct reading *r, uint8_t *buffer, size_t valid, bool drop, void **at)
+static bool buffer_read_some(const struct reading *r, uint8_t *buffer, size_t valid, bool drop, void **at)
 {
 	while (valid) {
 		if (!drop && !ring_has_room(r->ring))
 			return false;
 		if (cupti.next_record(buffer, valid, at) != CUPTI_OK)
 			break;
-		put(*at, r);
+		cu_put_record(*at, r);
 	}
 	return true;
 }
 
 /* ---- callbacks of CUPTI ---- */
 
-static int read_time(uint64_t *ns)
+static int cupti_read_time(uint64_t *ns)
 {
 	return cupti.get_timestamp(ns);
 }
 
-static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
+static void on_buffer_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
 	pthread_mutex_lock(&agent_lock);
 	*buffer = agent_is_here() ? buffer_take() : NULL;
@@ -482,7 +482,7 @@ static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
 }
 
 /* Under agent_lock, which it releases while it waits for room in the ring. */
-static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
+static void buffer_read_all(bool stepped, uint8_t *buffer, size_t valid)
 {
 	const struct clocks *clocks;
 	struct ring *ring = agent_ring(&clocks);
@@ -494,7 +494,7 @@ static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 		struct reading r = reading_begin(clocks, stepped, ring);
 
 		r.forced = forced;
-		done = buffer_read(&r, buffer, valid, !patient, &at);
+		done = buffer_read_some(&r, buffer, valid, !patient, &at);
 		if (done)
 			break;
 		ring_show(ring);
@@ -504,7 +504,7 @@ static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 	}
 }
 
-static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+static void on_buffer_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
 	const struct arrival arrival = agent_arrival();
 	const struct clocks *clocks;
@@ -517,7 +517,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 		if (cupti.dropped(context, stream, &dropped) == CUPTI_OK)
 			ring->said.dropped_cupti += dropped;
 		if (buffer)
-			read_buffer(arrival_stepped(&arrival, clocks), buffer, valid);
+			buffer_read_all(arrival_stepped(&arrival, clocks), buffer, valid);
 		ring = agent_ring(&clocks);
 		if (ring)
 			agent_show(ring, &arrival);
@@ -528,14 +528,14 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 }
 
 /* No callback is enabled: the subscription only keeps other users away, and detects them. */
-static void on_callback(void *user, int domain, uint32_t id, const void *data)
+static void on_cupti_callback(void *user, int domain, uint32_t id, const void *data)
 {
 	(void)user, (void)domain, (void)id, (void)data;
 }
 
-static int load(uint32_t *ret_version, uint32_t *ret_call)
+static int cupti_load(uint32_t *ret_version, uint32_t *ret_call)
 {
-	int err = find_library();
+	int err = cupti_open_library();
 
 	*ret_call = GPU_CALL_SYMBOLS;
 	if (err)
@@ -545,15 +545,15 @@ static int load(uint32_t *ret_version, uint32_t *ret_call)
 	return 0;
 }
 
-static void end(void)
+static void cupti_unsubscribe(void)
 {
 	cupti.unsubscribe(subscriber);
 	subscriber = NULL;
 }
 
-static int begin(uint32_t *ret_call)
+static int cupti_subscribe(uint32_t *ret_call)
 {
-	int r = cupti.subscribe(&subscriber, on_callback, NULL);
+	int r = cupti.subscribe(&subscriber, on_cupti_callback, NULL);
 
 	*ret_call = GPU_CALL_ENABLE;
 	if (r) {
@@ -561,9 +561,9 @@ static int begin(uint32_t *ret_call)
 		return r;
 	}
 	*ret_call = GPU_CALL_REGISTER;
-	r = cupti.register_callbacks(on_request, on_complete);
+	r = cupti.register_callbacks(on_buffer_request, on_buffer_complete);
 	if (r)
-		end();
+		cupti_unsubscribe();
 	return r;
 }
 
@@ -577,14 +577,14 @@ static const struct wish {
 	{ GPU_WANT_GRAPHS, { CUPTI_KIND_GRAPH_TRACE } },
 };
 
-static void disable(uint32_t want)
+static void cupti_disable_kinds(uint32_t want)
 {
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++)
 		for (int k = 0; k < 3 && wishes[i].want == want && wishes[i].kinds[k]; k++)
 			cupti.disable(wishes[i].kinds[k]);
 }
 
-static int enable(uint32_t want)
+static int cupti_enable_kinds(uint32_t want)
 {
 	int r = 0;
 
@@ -620,7 +620,7 @@ static void count_dropped(void)
  * The last flush is forced: it does not wait for what still runs on the GPU. CUPTI keeps a buffer until everything launched while the
  * buffer was in use is done. So everything that ended before CUPTI got its oldest buffer has arrived.
  */
-static int flush(bool last, uint64_t *ret_until_ns)
+static int cupti_flush_buffers(bool last, uint64_t *ret_until_ns)
 {
 	uint64_t before_ns = clocks_boot_ns(), since_ns;
 	int r;
@@ -632,7 +632,7 @@ static int flush(bool last, uint64_t *ret_until_ns)
 	count_dropped();
 	pthread_mutex_lock(&agent_lock);
 	forced = false;
-	since_ns = buffers_since();
+	since_ns = buffers_oldest_ns();
 	pthread_mutex_unlock(&agent_lock);
 	*ret_until_ns = since_ns < before_ns ? since_ns : before_ns;
 	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
@@ -649,7 +649,7 @@ struct driver {
 };
 
 /* A MIG instance has its own UUID; the older function gives only the whole device's. */
-static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
+static void driver_get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 {
 	uint8_t whole[sizeof(ret->uuid)] = { 0 };
 	static const uint8_t none[sizeof(ret->uuid)];
@@ -665,7 +665,7 @@ static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
 }
 
 /* Describes the device that CUPTI's records call `number`. Unknown values stay empty; false: nothing is known. */
-static bool get_device(const struct driver *d, int number, struct gpu_device *ret)
+static bool driver_get_device(const struct driver *d, int number, struct gpu_device *ret)
 {
 	int device;
 
@@ -677,11 +677,11 @@ static bool get_device(const struct driver *d, int number, struct gpu_device *re
 	if (!d->get_pci || d->get_pci(ret->pci, sizeof(ret->pci), device))
 		ret->pci[0] = '\0';
 	ret->name[sizeof(ret->name) - 1] = ret->pci[sizeof(ret->pci) - 1] = '\0';
-	get_uuid(d, device, ret);
+	driver_get_uuid(d, device, ret);
 	return true;
 }
 
-static bool describe(bool (*tell)(uint32_t device, const struct gpu_device *about))
+static bool driver_describe_devices(bool (*tell)(uint32_t device, const struct gpu_device *about))
 {
 	struct driver d;
 	const struct symbol needed[] = { { "cuDeviceGetCount", &d.get_count }, { "cuDeviceGet", &d.get } };
@@ -704,7 +704,7 @@ static bool describe(bool (*tell)(uint32_t device, const struct gpu_device *abou
 	if (!symbols_find(driver, needed, sizeof(needed) / sizeof(*needed))) {
 		done = !d.get_count(&n);
 		for (int i = 0; done && i < n; i++)
-			done = !get_device(&d, i, &about) || tell((uint32_t)i, &about);
+			done = !driver_get_device(&d, i, &about) || tell((uint32_t)i, &about);
 	}
 	dlclose(driver);
 	return done;
@@ -719,14 +719,14 @@ const struct backend cuda_backend = {
 	.vendor = GPU_VENDOR_NVIDIA,
 	.can = GPU_WANT_ALL,
 	.other_user = CUPTI_MULTIPLE_SUBSCRIBERS,
-	.time = read_time,
-	.load = load,
-	.begin = begin,
-	.end = end,
-	.enable = enable,
-	.disable = disable,
-	.flush = flush,
-	.describe = describe,
+	.time = cupti_read_time,
+	.load = cupti_load,
+	.begin = cupti_subscribe,
+	.end = cupti_unsubscribe,
+	.enable = cupti_enable_kinds,
+	.disable = cupti_disable_kinds,
+	.flush = cupti_flush_buffers,
+	.describe = driver_describe_devices,
 	.buffers = count_buffers,
 	.release = buffers_free,
 };

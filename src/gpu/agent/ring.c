@@ -52,7 +52,7 @@ void ring_unmap(struct ring *r)
 	r->shared = NULL;
 }
 
-static bool has_room(struct ring *r, uint64_t records)
+static bool ring_has_room_for(struct ring *r, uint64_t records)
 {
 	uint64_t tail;
 
@@ -67,10 +67,10 @@ static bool has_room(struct ring *r, uint64_t records)
 
 bool ring_has_room(struct ring *r)
 {
-	return has_room(r, RECORD_ROOM < r->capacity / 2 ? RECORD_ROOM : r->capacity / 2);
+	return ring_has_room_for(r, RECORD_ROOM < r->capacity / 2 ? RECORD_ROOM : r->capacity / 2);
 }
 
-static void write_record(struct ring *r, const struct gpu_record *rec)
+static void ring_write_record(struct ring *r, const struct gpu_record *rec)
 {
 	r->records[r->head & (r->capacity - 1)] = *rec;
 	r->head++;
@@ -78,8 +78,8 @@ static void write_record(struct ring *r, const struct gpu_record *rec)
 
 void ring_put(struct ring *r, const struct gpu_record *rec)
 {
-	if (has_room(r, 1))
-		write_record(r, rec);
+	if (ring_has_room_for(r, 1))
+		ring_write_record(r, rec);
 	else
 		r->said.dropped_ring++;
 }
@@ -91,8 +91,8 @@ void ring_show(struct ring *r)
 
 	mark.dropped.ring = r->said.dropped_ring - r->marked_ring;
 	mark.dropped.cupti = r->said.dropped_cupti - r->marked_cupti;
-	if ((mark.dropped.ring || mark.dropped.cupti) && has_room(r, 1)) {
-		write_record(r, &mark);
+	if ((mark.dropped.ring || mark.dropped.cupti) && ring_has_room_for(r, 1)) {
+		ring_write_record(r, &mark);
 		r->marked_ring = r->said.dropped_ring;
 		r->marked_cupti = r->said.dropped_cupti;
 	}
@@ -107,7 +107,7 @@ void ring_show(struct ring *r)
 	__atomic_store_n(&w->head, r->head, __ATOMIC_RELEASE);
 }
 
-static uint32_t hash_text(const char *text, size_t length)
+static uint32_t name_hash_text(const char *text, size_t length)
 {
 	uint64_t h = length, word;
 
@@ -146,9 +146,9 @@ static const char *keep_text(struct names *n, const char *text, size_t length)
 }
 
 /* Interns a name; returns its id; 0: no room. */
-static uint32_t find_text(struct names *n, const char *text, size_t length)
+static uint32_t names_intern_text(struct names *n, const char *text, size_t length)
 {
-	uint32_t hash = hash_text(text, length), slot = hash, id;
+	uint32_t hash = name_hash_text(text, length), slot = hash, id;
 	struct name *name;
 
 	for (;; slot++) {
@@ -190,7 +190,7 @@ static int write_name(struct ring *r, uint32_t id, struct name *name)
 
 	pieces = pieces ? pieces : 1;
 	/* room for all pieces, and a record that uses the name */
-	if (!has_room(r, pieces + 1))
+	if (!ring_has_room_for(r, pieces + 1))
 		return -ENOBUFS;
 	for (; pieces; pieces--, offset += GPU_NAME_CHUNK) {
 		length = name->length - offset < GPU_NAME_CHUNK ? name->length - offset : GPU_NAME_CHUNK;
@@ -199,7 +199,7 @@ static int write_name(struct ring *r, uint32_t id, struct name *name)
 		rec.name.offset = (uint16_t)offset;
 		memset(rec.name.text, 0, sizeof(rec.name.text));
 		memcpy(rec.name.text, name->text + offset, length);
-		write_record(r, &rec);
+		ring_write_record(r, &rec);
 	}
 	name->written_to = r->generation;
 	return 0;
@@ -230,7 +230,7 @@ static int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 	guess = &n->by_place[((uintptr_t)text >> 3 ^ (uintptr_t)text >> 17) % NAMES_MAX];
 	id = *guess;
 	if (!id || n->list[id - 1].seen_at != text || !same_text(&n->list[id - 1], text)) {
-		id = find_text(n, text, strnlen(text, GPU_NAME_MAX));
+		id = names_intern_text(n, text, strnlen(text, GPU_NAME_MAX));
 		if (!id) {
 			r->said.dropped_memory++;
 			return 0;
@@ -251,16 +251,16 @@ static int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 bool ring_device(struct ring *r, uint32_t device, const struct gpu_device *about)
 {
 	const struct gpu_record rec = { .kind = GPU_RECORD_DEVICE, .device = device, .about = *about };
-	bool room = has_room(r, 1);
+	bool room = ring_has_room_for(r, 1);
 
 	if (room)
-		write_record(r, &rec);
+		ring_write_record(r, &rec);
 	return room;
 }
 
 const char *ring_keep(struct ring *r, const char *text)
 {
-	uint32_t id = make_names(&r->names) ? find_text(&r->names, text, strnlen(text, GPU_NAME_MAX)) : 0;
+	uint32_t id = make_names(&r->names) ? names_intern_text(&r->names, text, strnlen(text, GPU_NAME_MAX)) : 0;
 
 	return id ? r->names.list[id - 1].text : NULL;
 }

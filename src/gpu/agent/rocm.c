@@ -236,7 +236,7 @@ static void on_code_object(struct rocp_callback c, void *user_data, void *user)
 }
 
 /* Returns the device number of a GPU: GPUs are numbered in order of appearance, as HIP does if all are visible. */
-static uint32_t device_of(uint64_t agent)
+static uint32_t agent_device_number(uint64_t agent)
 {
 	for (uint32_t i = 0; i < devices.count; i++) {
 		if (devices.agents[i] == agent)
@@ -255,28 +255,28 @@ static int on_agents(uint32_t info_version, const void **agents, size_t count, v
 		const struct rocp_agent *a = agents[i];
 
 		if (a->size >= sizeof(*a) && a->type == ROCP_AGENT_GPU)
-			device_of(a->id);
+			agent_device_number(a->id);
 	}
 	return ROCP_OK;
 }
 
 /* An HSA queue stands for the stream; several HIP streams may share one. Its number is small. */
-static uint32_t stream_of(uint64_t queue)
+static uint32_t queue_stream_number(uint64_t queue)
 {
 	return (uint32_t)(queue ^ queue >> 32);
 }
 
-static void put_launch(struct gpu_record *rec, uint64_t thread, uint64_t external)
+static void record_set_launch(struct gpu_record *rec, uint64_t thread, uint64_t external)
 {
 	rec->thread = (uint32_t)thread;
 	rec->launched = external;
 }
 
-static void put_kernel(const struct rocp_dispatch *k, const struct reading *r)
+static void rocm_put_kernel(const struct rocp_dispatch *k, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = GPU_RECORD_KERNEL };
 	const struct span span = {
-		k->start, k->end, device_of(k->info.agent), 0, stream_of(k->info.queue), (uint32_t)k->correlation
+		k->start, k->end, agent_device_number(k->info.agent), 0, queue_stream_number(k->info.queue), (uint32_t)k->correlation
 	};
 	static const struct kernel unknown;
 	const struct kernel *of = kernels && k->info.kernel < KERNELS_MAX ? &kernels[k->info.kernel] : &unknown;
@@ -291,11 +291,11 @@ static void put_kernel(const struct rocp_dispatch *k, const struct reading *r)
 	}
 	rec.kernel.shared_static = k->info.group_segment;
 	rec.kernel.registers = of->registers;
-	put_launch(&rec, k->thread, k->external);
+	record_set_launch(&rec, k->thread, k->external);
 	reading_put_kernel(&rec, r, of->name);
 }
 
-static uint32_t copy_kind(const struct rocp_copy *c)
+static uint32_t rocm_copy_kind(const struct rocp_copy *c)
 {
 	switch (c->operation) {
 	case ROCP_COPY_HOST_TO_HOST:
@@ -312,30 +312,30 @@ static uint32_t copy_kind(const struct rocp_copy *c)
 }
 
 /* A copy has no queue, since a copy engine makes it: it gets stream 0. */
-static void put_copy(const struct rocp_copy *c, const struct reading *r)
+static void rocm_put_copy(const struct rocp_copy *c, const struct reading *r)
 {
 	struct gpu_record rec = { .kind = GPU_RECORD_COPY };
 	uint64_t agent = c->operation == ROCP_COPY_DEVICE_TO_HOST ? c->source : c->destination;
-	const struct span span = { c->start, c->end, device_of(agent), 0, 0, (uint32_t)c->correlation };
+	const struct span span = { c->start, c->end, agent_device_number(agent), 0, 0, (uint32_t)c->correlation };
 
 	if (!reading_span(&rec, r, &span))
 		return;
 	rec.copy.bytes = c->bytes;
-	rec.copy.kind = copy_kind(c);
-	put_launch(&rec, c->thread, c->external);
+	rec.copy.kind = rocm_copy_kind(c);
+	record_set_launch(&rec, c->thread, c->external);
 	ring_put(r->ring, &rec);
 }
 
-static void put_record(const struct rocp_header *h, const struct reading *r)
+static void rocm_put_record(const struct rocp_header *h, const struct reading *r)
 {
 	const struct rocp_dispatch *k = h->payload;
 	const struct rocp_copy *c = h->payload;
 	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload; /* no other category was asked for */
 
 	if (tracing && h->kind == ROCP_BUFFER_KERNEL_DISPATCH && k->size >= sizeof(*k) && k->info.size >= sizeof(k->info))
-		put_kernel(k, r);
+		rocm_put_kernel(k, r);
 	else if (tracing && h->kind == ROCP_BUFFER_MEMORY_COPY && c->size >= sizeof(*c))
-		put_copy(c, r);
+		rocm_put_copy(c, r);
 	else
 		r->ring->said.unknown++;
 }
@@ -355,7 +355,7 @@ static void on_records(uint64_t context, uint64_t buffer, struct rocp_header **h
 		struct reading r = reading_begin(clocks, arrival_stepped(&arrival, clocks), ring);
 
 		for (size_t i = 0; i < count; i++)
-			put_record(headers[i], &r);
+			rocm_put_record(headers[i], &r);
 		if (dropped > s->dropped)
 			ring->said.dropped_cupti += dropped - s->dropped;
 		agent_show(ring, &arrival);
@@ -367,13 +367,13 @@ static void on_records(uint64_t context, uint64_t buffer, struct rocp_header **h
 
 /* ---- the backend ---- */
 
-static int read_time(uint64_t *ns)
+static int rocm_read_time(uint64_t *ns)
 {
 	return rocp.get_timestamp(ns);
 }
 
 /* Finds the functions in the library that called the agent. */
-static int find_functions(void)
+static int rocm_find_functions(void)
 {
 	const struct symbol functions[] = {
 		{ "rocprofiler_get_timestamp", &rocp.get_timestamp },
@@ -419,9 +419,9 @@ static int configure_names(void)
 	return r ?: rocp.start_context(names_context);
 }
 
-static int load(uint32_t *ret_version, uint32_t *ret_call)
+static int rocm_load(uint32_t *ret_version, uint32_t *ret_call)
 {
-	int r = find_functions();
+	int r = rocm_find_functions();
 
 	*ret_call = GPU_CALL_SYMBOLS;
 	if (r)
@@ -434,14 +434,14 @@ static int load(uint32_t *ret_version, uint32_t *ret_call)
 	return r ?: configure_names();
 }
 
-static void disable(uint32_t want)
+static void services_stop(uint32_t want)
 {
 	for (size_t i = 0; i < SERVICES; i++)
 		if (services[i].want == want)
 			rocp.stop_context(services[i].context);
 }
 
-static int enable(uint32_t want)
+static int services_start(uint32_t want)
 {
 	int r = 0;
 
@@ -451,14 +451,14 @@ static int enable(uint32_t want)
 }
 
 /* Errors are ignored: one says that a buffer is being handed over already, but its number differs between versions. */
-static void flush_all(void)
+static void services_flush_buffers(void)
 {
 	for (size_t i = 0; i < SERVICES; i++)
 		rocp.flush_buffer(services[i].buffer);
 }
 
 /* Returns how many records are still to come. */
-static uint64_t count_late(void)
+static uint64_t rocm_count_late(void)
 {
 	uint64_t there = __atomic_load_n(&arrived, __ATOMIC_RELAXED), all = __atomic_load_n(&launched, __ATOMIC_RELAXED);
 
@@ -467,43 +467,43 @@ static uint64_t count_late(void)
 
 /* Work launched while a context was on is recorded even if the context has been stopped since. The last flush waits for running work,
  * for about a second at most, and not again for what it has given up. */
-static int flush(bool last, uint64_t *ret_until_ns)
+static int rocm_flush_records(bool last, uint64_t *ret_until_ns)
 {
 	static uint64_t given_up;
 	uint64_t before_ns = clocks_boot_ns();
 
-	flush_all();
-	for (int i = 0; last && i < LATE_TRIES && count_late() > given_up; i++) {
+	services_flush_buffers();
+	for (int i = 0; last && i < LATE_TRIES && rocm_count_late() > given_up; i++) {
 		usleep(LATE_PAUSE_US);
-		flush_all();
+		services_flush_buffers();
 	}
 	/* if none is late, everything launched before before_ns has come */
-	*ret_until_ns = count_late() ? 0 : before_ns;
+	*ret_until_ns = rocm_count_late() ? 0 : before_ns;
 	if (last)
-		given_up = count_late();
+		given_up = rocm_count_late();
 	return 0;
 }
 
 static const struct backend rocm_backend = {
 	.vendor = GPU_VENDOR_AMD,
 	.can = GPU_WANT_KERNELS | GPU_WANT_COPIES,
-	.time = read_time,
-	.load = load,
-	.enable = enable,
-	.disable = disable,
-	.flush = flush,
+	.time = rocm_read_time,
+	.load = rocm_load,
+	.enable = services_start,
+	.disable = services_stop,
+	.flush = rocm_flush_records,
 };
 
 /* ---- entry points for rocprofiler ---- */
 
-static int initialize(void (*finalize)(void), void *user)
+static int rocm_initialize(void (*finalize)(void), void *user)
 {
 	memcpy(&library_of, &finalize, sizeof(library_of));
 	return agent_start(&rocm_backend) ? -1 : 0;
 }
 
 /* Called at the end of the process, while rocprofiler still works. */
-static void finalize(void *user)
+static void rocm_finalize(void *user)
 {
 	agent_exit();
 }
@@ -512,7 +512,7 @@ static void finalize(void *user)
 __attribute__((visibility("default"))) struct rocp_configured *rocprofiler_configure(
 	uint32_t number, const char *text, uint32_t priority, void *client)
 {
-	static struct rocp_configured configured = { sizeof(configured), initialize, finalize, NULL };
+	static struct rocp_configured configured = { sizeof(configured), rocm_initialize, rocm_finalize, NULL };
 
 	(void)text, (void)priority, (void)client;
 	version = number;
