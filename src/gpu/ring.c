@@ -21,7 +21,7 @@
 #define COUNT_MAX (UINT64_C(1) << 50) /* cap of a counter: above any real value, yet sums do not overflow */
 #define GPU_ERROR_OTHER_USER 39       /* CUPTI's number */
 
-static int map(struct gpu_feed *f)
+static int feed_map_ring(struct gpu_feed *f)
 {
 	f->fd = memfd_create("inftrace-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (f->fd < 0 || ftruncate(f->fd, (off_t)f->size))
@@ -49,7 +49,7 @@ int gpu_feed_new(uint32_t capacity, uint64_t now_ns, struct gpu_feed **ret_feed)
 	f->capacity = capacity;
 	f->size = GPU_RING_SIZE(capacity);
 	f->begun_ns = now_ns;
-	err = map(f);
+	err = feed_map_ring(f);
 	if (err) {
 		gpu_feed_free(f);
 		return err;
@@ -72,7 +72,7 @@ void gpu_feed_free(struct gpu_feed *f)
 /* ---- records ---- */
 
 /* Returns false if the piece belongs to no name. */
-static bool take_name(struct gpu_feed *f, const struct gpu_name *n, const struct gpu_feed_ops *ops, void *arg)
+static bool feed_take_name(struct gpu_feed *f, const struct gpu_name *n, const struct gpu_feed_ops *ops, void *arg)
 {
 	uint32_t len;
 
@@ -96,7 +96,7 @@ static bool take_name(struct gpu_feed *f, const struct gpu_name *n, const struct
 	return true;
 }
 
-static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
+static bool feed_take_record(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
 {
 	switch (r->kind) {
 	case GPU_RECORD_KERNEL:
@@ -112,7 +112,7 @@ static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, cons
 		ops->activity(r, arg);
 		return true;
 	case GPU_RECORD_NAME:
-		return take_name(f, &r->name, ops, arg);
+		return feed_take_name(f, &r->name, ops, arg);
 	case GPU_RECORD_DEVICE:
 		if (r->device >= GPU_DEVICES_MAX || !memchr(r->about.name, 0, sizeof(r->about.name)) ||
 			!memchr(r->about.pci, 0, sizeof(r->about.pci)))
@@ -143,7 +143,7 @@ bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const str
 				 :
 				 : "r"(&r)
 				 : "memory"); /* the compiler must use the copy from here on */
-		f->bad += !take(f, &r, now_ns, ops, arg);
+		f->bad += !feed_take_record(f, &r, now_ns, ops, arg);
 		f->tail++;
 	}
 	__atomic_store_n(&f->ring->reader.tail, f->tail, __ATOMIC_RELEASE);
@@ -160,52 +160,52 @@ unsigned int gpu_feed_fill(const struct gpu_feed *f)
 
 /* ---- the agent ---- */
 
-static uint64_t load(const uint64_t *p)
+static uint64_t load_u64(const uint64_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-static uint32_t load32(const void *p)
+static uint32_t load_u32(const void *p)
 {
 	return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE);
 }
 
 /* 0: never */
-static uint64_t load_time(const struct gpu_feed *f, const uint64_t *p, uint64_t now_ns)
+static uint64_t feed_load_time(const struct gpu_feed *f, const uint64_t *p, uint64_t now_ns)
 {
-	uint64_t time = load(p);
+	uint64_t time = load_u64(p);
 
 	time += time ? f->shift_ns : 0;
 	return time < now_ns ? time : now_ns;
 }
 
-static void grow(uint64_t *counter, uint64_t to)
+static void counter_raise(uint64_t *counter, uint64_t to)
 {
 	to = to < COUNT_MAX ? to : COUNT_MAX;
 	if (to > *counter)
 		*counter = to;
 }
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t sum_capped(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 /* Returns by how much a time may be off. */
-static uint64_t residual(const struct gpu_ring_clock *c)
+static uint64_t clock_read_residual(const struct gpu_ring_clock *c)
 {
 	for (int i = 0; i < CLOCK_TRIES; i++) {
-		uint32_t before = load32(&c->generation);
-		uint64_t half = load(&c->residual_ns), bend = load(&c->bend_ns);
+		uint32_t before = load_u32(&c->generation);
+		uint64_t half = load_u64(&c->residual_ns), bend = load_u64(&c->bend_ns);
 
-		if (!(before & 1) && load32(&c->generation) == before)
-			return sum(sum(half, half), bend);
+		if (!(before & 1) && load_u32(&c->generation) == before)
+			return sum_capped(sum_capped(half, half), bend);
 	}
 	return 0; /* the caller keeps the old value */
 }
 
 /* The error of an agent that has left tells why it did not collect. */
-static enum gpu_state state_of(uint32_t state, int error, enum gpu_call call, enum gpu_vendor vendor)
+static enum gpu_state feed_state_of(uint32_t state, int error, enum gpu_call call, enum gpu_vendor vendor)
 {
 	if (state >= GPU_STATE_MAX)
 		return GPU_STATE_FAILED;
@@ -220,26 +220,26 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 {
 	const struct gpu_ring_writer *w = &f->ring->writer;
 	struct gpu_feed_state *st = &f->state;
-	uint64_t until = load_time(f, &w->flushed_until, now_ns), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
-	uint32_t state = load32(&w->state), call = load32(&w->failed_call), vendor = load32(&w->vendor);
+	uint64_t until = feed_load_time(f, &w->flushed_until, now_ns), ring = load_u64(&w->dropped_ring), cupti = load_u64(&w->dropped_cupti);
+	uint32_t state = load_u32(&w->state), call = load_u32(&w->failed_call), vendor = load_u32(&w->vendor);
 
-	st->off_since = load_time(f, &w->off_since, now_ns); /* off_since first, in the order in which they are written */
-	st->on_since = load_time(f, &w->on_since, now_ns);
-	st->settled = load32(&w->wanted_seen) == f->change || f->broken;
+	st->off_since = feed_load_time(f, &w->off_since, now_ns); /* off_since first, in the order in which they are written */
+	st->on_since = feed_load_time(f, &w->on_since, now_ns);
+	st->settled = load_u32(&w->wanted_seen) == f->change || f->broken;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
-	st->error = (int)load32(&w->error);
-	st->version = load32(&w->version);
+	st->error = (int)load_u32(&w->error);
+	st->version = load_u32(&w->version);
 	st->vendor = vendor < GPU_VENDOR_MAX ? (enum gpu_vendor)vendor : GPU_VENDOR_NVIDIA;
-	st->state = state_of(state, st->error, st->failed_call, st->vendor);
-	st->collected = load32(&w->collected) & GPU_WANT_ALL;
-	grow(&st->records, load(&w->records));
-	grow(&st->dropped_cupti, cupti);
-	grow(&st->dropped, sum(sum(ring, cupti), sum(load(&w->dropped_clock), load(&w->dropped_memory))));
-	grow(&st->unknown, load(&w->unknown));
-	grow(&st->own_ns, load(&w->own_ns));
-	grow(&st->waited_ns, load(&w->waited_ns));
+	st->state = feed_state_of(state, st->error, st->failed_call, st->vendor);
+	st->collected = load_u32(&w->collected) & GPU_WANT_ALL;
+	counter_raise(&st->records, load_u64(&w->records));
+	counter_raise(&st->dropped_cupti, cupti);
+	counter_raise(&st->dropped, sum_capped(sum_capped(ring, cupti), sum_capped(load_u64(&w->dropped_clock), load_u64(&w->dropped_memory))));
+	counter_raise(&st->unknown, load_u64(&w->unknown));
+	counter_raise(&st->own_ns, load_u64(&w->own_ns));
+	counter_raise(&st->waited_ns, load_u64(&w->waited_ns));
 	st->flushed_until = until > st->flushed_until ? until : st->flushed_until;
-	grow(&st->residual_ns, residual(&f->ring->clock));
+	counter_raise(&st->residual_ns, clock_read_residual(&f->ring->clock));
 	*ret_state = *st;
 }
 
