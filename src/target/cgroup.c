@@ -74,7 +74,7 @@ int cgroup_find(const char *given, char ret_directory[PATH_MAX])
 	return err == -ENOENT && exists ? -EMEDIUMTYPE : err;
 }
 
-static int each_in(int dir, int (*cb)(pid_t pid, void *arg), void *arg)
+static int procs_each_in(int dir, int (*cb)(pid_t pid, void *arg), void *arg)
 {
 	int fd = open_procs(dir), err = 0, pid;
 	FILE *f;
@@ -93,7 +93,7 @@ static int each_in(int dir, int (*cb)(pid_t pid, void *arg), void *arg)
 }
 
 /* A cgroup below may be removed meanwhile, or be threaded: then its processes are listed further up. */
-static int each_below(int at, const char *name, int depth, int (*cb)(pid_t pid, void *arg), void *arg)
+static int procs_each_below(int at, const char *name, int depth, int (*cb)(pid_t pid, void *arg), void *arg)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), err = fd < 0 ? -errno : 0;
 	struct dirent *d;
@@ -104,12 +104,12 @@ static int each_below(int at, const char *name, int depth, int (*cb)(pid_t pid, 
 	dir = fdopendir(fd);
 	if (!dir)
 		out_of_memory();
-	err = each_in(fd, cb, arg);
+	err = procs_each_in(fd, cb, arg);
 	if (depth && (err == -ENOENT || err == -ENODEV || err == -EOPNOTSUPP))
 		err = 0;
 	while (!err && depth < DEPTH_MAX && (d = readdir(dir))) {
 		if (d->d_type == DT_DIR && d->d_name[0] != '.')
-			err = each_below(fd, d->d_name, depth + 1, cb, arg);
+			err = procs_each_below(fd, d->d_name, depth + 1, cb, arg);
 	}
 	closedir(dir);
 	return err;
@@ -117,7 +117,7 @@ static int each_below(int at, const char *name, int depth, int (*cb)(pid_t pid, 
 
 int cgroup_each_process(const char *directory, int (*cb)(pid_t pid, void *arg), void *arg)
 {
-	int err = each_below(AT_FDCWD, directory, 0, cb, arg);
+	int err = procs_each_below(AT_FDCWD, directory, 0, cb, arg);
 
 	return err == -ENODEV || err == -ENOTDIR ? -ENOENT : err;
 }
@@ -142,7 +142,7 @@ static bool file_text(const char *path, char *buf, size_t size)
 	return true;
 }
 
-static uint64_t thousandths(uint64_t quota, uint64_t period)
+static uint64_t quota_to_thousandths(uint64_t quota, uint64_t period)
 {
 	if (!quota || !period || quota > UINT64_MAX / 1000)
 		return 0;
@@ -150,25 +150,25 @@ static uint64_t thousandths(uint64_t quota, uint64_t period)
 }
 
 /* The limit of the cgroup in this directory. "max 100000", or -1, means none. */
-static uint64_t limit_at(const char *dir)
+static uint64_t cpu_limit_at(const char *dir)
 {
 	char path[PATH_MAX + 32], quota[FILE_MAX], period[FILE_MAX];
 	uint64_t q = 0, p = 0;
 
 	snprintf(path, sizeof(path), "%s/cpu.max", dir);
 	if (file_text(path, quota, sizeof(quota)))
-		return sscanf(quota, "%" SCNu64 " %" SCNu64, &q, &p) == 2 ? thousandths(q, p) : 0;
+		return sscanf(quota, "%" SCNu64 " %" SCNu64, &q, &p) == 2 ? quota_to_thousandths(q, p) : 0;
 	snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", dir);
 	if (!file_text(path, quota, sizeof(quota)) || quota[0] == '-')
 		return 0;
 	snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", dir);
 	if (!file_text(path, period, sizeof(period)))
 		return 0;
-	return sscanf(quota, "%" SCNu64, &q) == 1 && sscanf(period, "%" SCNu64, &p) == 1 ? thousandths(q, p) : 0;
+	return sscanf(quota, "%" SCNu64, &q) == 1 && sscanf(period, "%" SCNu64, &p) == 1 ? quota_to_thousandths(q, p) : 0;
 }
 
 /* The smallest limit of a cgroup and those above it, up to the root of the hierarchy. */
-static uint64_t limit_upwards(const char *mount, const char *cgroup, size_t len)
+static uint64_t cpu_limit_upwards(const char *mount, const char *cgroup, size_t len)
 {
 	char dir[PATH_MAX];
 	size_t at = strlen(mount);
@@ -180,7 +180,7 @@ static uint64_t limit_upwards(const char *mount, const char *cgroup, size_t len)
 	memcpy(dir + at, cgroup, len);
 	dir[at + len] = '\0';
 	for (;;) {
-		uint64_t limit = limit_at(dir);
+		uint64_t limit = cpu_limit_at(dir);
 		char *slash;
 
 		if (limit && (!least || limit < least))
@@ -228,7 +228,7 @@ uint64_t cpu_limit_of(const char *cgroups, const char *root)
 			else
 				snprintf(mount, sizeof(mount), "%s", root);
 			if (!n || has_cpu(controllers + 1, n))
-				limit = limit_upwards(mount, path + 1, n_path);
+				limit = cpu_limit_upwards(mount, path + 1, n_path);
 			if (limit && (!least || limit < least))
 				least = limit;
 		}
@@ -275,19 +275,19 @@ static size_t hex_digits(const char *text, size_t len)
 }
 
 /* Whether the rest of a directory's name is empty or a suffix of systemd. */
-static bool is_suffix(const char *text, size_t len)
+static bool is_systemd_suffix(const char *text, size_t len)
 {
 	return !len || (len == 6 && (!memcmp(text, ".scope", 6) || !memcmp(text, ".slice", 6)));
 }
 
 /* DIGITS, docker-DIGITS.scope, cri-containerd-DIGITS.scope, crio-DIGITS.scope, libpod-DIGITS.scope; but not
  * libpod-conmon-DIGITS.scope, which is the cgroup of libpod's monitor. */
-static void take_id(const char *name, size_t len, struct container *c)
+static void container_take_id(const char *name, size_t len, struct container *c)
 {
 	const char *dash = memrchr(name, '-', len), *digits = dash ? dash + 1 : name;
 	size_t left = len - (size_t)(digits - name);
 
-	if (hex_digits(digits, left) != ID_DIGITS || !is_suffix(digits + ID_DIGITS, left - ID_DIGITS) || memmem(name, len, "conmon-", 7))
+	if (hex_digits(digits, left) != ID_DIGITS || !is_systemd_suffix(digits + ID_DIGITS, left - ID_DIGITS) || memmem(name, len, "conmon-", 7))
 		return;
 	memcpy(c->id, digits, ID_DIGITS);
 	c->id[ID_DIGITS] = '\0';
@@ -310,14 +310,14 @@ static size_t uid_length(const char *text, size_t len)
 }
 
 /* podUID, kubepods-burstable-podUID.slice */
-static void take_pod(const char *name, size_t len, struct container *c)
+static void container_take_pod(const char *name, size_t len, struct container *c)
 {
 	const char *pod = name;
 
 	while ((pod = memmem(pod, len - (size_t)(pod - name), "pod", 3))) {
 		size_t left = len - (size_t)(pod + 3 - name), n = uid_length(pod + 3, left);
 
-		if (n && (pod == name || pod[-1] == '-') && is_suffix(pod + 3 + n, left - n)) {
+		if (n && (pod == name || pod[-1] == '-') && is_systemd_suffix(pod + 3 + n, left - n)) {
 			for (size_t i = 0; i < n; i++)
 				c->pod[i] = pod[3 + i] == '_' ? '-' : pod[3 + i];
 			c->pod[n] = '\0';
@@ -340,8 +340,8 @@ bool container_of_cgroups(const char *cgroups, struct container *ret)
 
 			name++;
 			len = strcspn(name, "/\n");
-			take_id(name, len, &c);
-			take_pod(name, len, &c);
+			container_take_id(name, len, &c);
+			container_take_pod(name, len, &c);
 			name += len;
 		}
 		cgroups = end + (*end == '\n');

@@ -111,18 +111,18 @@ static struct value value_of_reg(const struct way *w, unsigned int reg)
 	return n < 0 ? unknown : w->regs[n];
 }
 
-static struct value number(int64_t n)
+static struct value value_of_number(int64_t n)
 {
 	return (struct value){ .base = BASE_NONE, .offset = n };
 }
 
 /* Bounds keep all of this far from an overflow. */
-static struct value bounded(struct value v)
+static struct value value_bound(struct value v)
 {
 	return v.index < 0 || v.index > INT16_MAX || v.offset < INT32_MIN || v.offset > INT32_MAX ? unknown : v;
 }
 
-static struct value add(struct value a, struct value b)
+static struct value value_sum(struct value a, struct value b)
 {
 	if (a.base == BASE_NONE)
 		a.base = b.base, a.at = b.at;
@@ -130,40 +130,40 @@ static struct value add(struct value a, struct value b)
 		return unknown;
 	a.index += b.index;
 	a.offset += b.offset;
-	return a.base == BASE_UNKNOWN ? unknown : bounded(a);
+	return a.base == BASE_UNKNOWN ? unknown : value_bound(a);
 }
 
-static struct value multiply(struct value a, int64_t by)
+static struct value value_multiply(struct value a, int64_t by)
 {
 	if (a.base != BASE_NONE || by < 0 || by > INT16_MAX)
 		return unknown;
 	a.index *= by;
 	a.offset *= by;
-	return bounded(a);
+	return value_bound(a);
 }
 
-static struct value address(const struct way *w, const cs_x86_op *op)
+static struct value value_of_address(const struct way *w, const cs_x86_op *op)
 {
-	struct value v = number(op->mem.disp);
+	struct value v = value_of_number(op->mem.disp);
 
 	if (op->mem.segment != X86_REG_INVALID)
 		return unknown;
 	if (op->mem.base != X86_REG_INVALID)
-		v = add(v, value_of_reg(w, op->mem.base));
+		v = value_sum(v, value_of_reg(w, op->mem.base));
 	if (op->mem.index != X86_REG_INVALID)
-		v = add(v, multiply(value_of_reg(w, op->mem.index), op->mem.scale));
+		v = value_sum(v, value_multiply(value_of_reg(w, op->mem.index), op->mem.scale));
 	return v;
 }
 
-static struct value operand(struct finder *f, const struct way *w, const cs_x86_op *op)
+static struct value value_of_operand(struct finder *f, const struct way *w, const cs_x86_op *op)
 {
 	struct value v;
 
 	if (op->type == X86_OP_IMM)
-		return bounded(number(op->imm));
+		return value_bound(value_of_number(op->imm));
 	if (op->type == X86_OP_REG)
 		return value_of_reg(w, op->reg);
-	v = address(w, op);
+	v = value_of_address(w, op);
 	if (v.base != BASE_OBJECT || v.index || op->size != 8 || v.offset < 0 || v.offset >= OBJECT_MAX)
 		return unknown;
 	f->loaded[v.offset] = true;
@@ -171,7 +171,7 @@ static struct value operand(struct finder *f, const struct way *w, const cs_x86_
 }
 
 /* The value that an instruction computes from its operands. */
-static struct value compute(struct finder *f, const struct way *w, const cs_insn *in)
+static struct value insn_compute_value(struct finder *f, const struct way *w, const cs_insn *in)
 {
 	const cs_x86 *x = &in->detail->x86;
 	const cs_x86_op *op = x->operands, *last = &op[x->op_count - 1];
@@ -180,27 +180,27 @@ static struct value compute(struct finder *f, const struct way *w, const cs_insn
 	case X86_INS_MOV:
 	case X86_INS_MOVABS:
 	case X86_INS_MOVSXD:
-		return operand(f, w, last);
+		return value_of_operand(f, w, last);
 	case X86_INS_LEA:
-		return address(w, last);
+		return value_of_address(w, last);
 	case X86_INS_ADD:
-		return add(operand(f, w, op), operand(f, w, last));
+		return value_sum(value_of_operand(f, w, op), value_of_operand(f, w, last));
 	case X86_INS_SUB:
-		return last->type == X86_OP_IMM ? add(operand(f, w, op), number(-last->imm)) : unknown;
+		return last->type == X86_OP_IMM ? value_sum(value_of_operand(f, w, op), value_of_number(-last->imm)) : unknown;
 	case X86_INS_SHL:
 	case X86_INS_SAL:
-		return last->type == X86_OP_IMM && last->imm < 16 ? multiply(operand(f, w, op), INT64_C(1) << last->imm) : unknown;
+		return last->type == X86_OP_IMM && last->imm < 16 ? value_multiply(value_of_operand(f, w, op), INT64_C(1) << last->imm) : unknown;
 	case X86_INS_IMUL:
-		return last->type == X86_OP_IMM ? multiply(operand(f, w, &op[x->op_count - 2]), last->imm) : unknown;
+		return last->type == X86_OP_IMM ? value_multiply(value_of_operand(f, w, &op[x->op_count - 2]), last->imm) : unknown;
 	case X86_INS_XOR:
-		return op[0].type == X86_OP_REG && last->type == X86_OP_REG && op[0].reg == last->reg ? number(0) : unknown;
+		return op[0].type == X86_OP_REG && last->type == X86_OP_REG && op[0].reg == last->reg ? value_of_number(0) : unknown;
 	default:
 		return unknown;
 	}
 }
 
 /* Notes that a member at this address is stored or passed on. Of several members the first in the element counts. */
-static void meet(struct finder *f, struct value v, bool *known, struct element *e)
+static void finder_note_member(struct finder *f, struct value v, bool *known, struct element *e)
 {
 	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)
 		return;
@@ -211,16 +211,16 @@ static void meet(struct finder *f, struct value v, bool *known, struct element *
 	*known = true;
 }
 
-static void take_call(struct finder *f, struct way *w)
+static void finder_take_call(struct finder *f, struct way *w)
 {
 	static const uint8_t lost[] = { 0, 1, 2, RSI, RDI, 8, 9, 10, 11 };
 
-	meet(f, w->regs[RDI], &f->passed, &f->by_call);
+	finder_note_member(f, w->regs[RDI], &f->passed, &f->by_call);
 	for (size_t i = 0; i < sizeof(lost); i++)
 		w->regs[lost[i]] = unknown;
 }
 
-static void take(struct finder *f, struct way *w, const cs_insn *in)
+static void finder_take_insn(struct finder *f, struct way *w, const cs_insn *in)
 {
 	const cs_x86_op *to = in->detail->x86.operands;
 	struct value v = unknown;
@@ -229,13 +229,13 @@ static void take(struct finder *f, struct way *w, const cs_insn *in)
 	int reg;
 
 	if (cs_insn_group(f->code.cs, in, CS_GRP_CALL)) {
-		take_call(f, w);
+		finder_take_call(f, w);
 		return;
 	}
 	if (in->detail->x86.op_count && to->type == X86_OP_MEM && to->access & CS_AC_WRITE)
-		meet(f, address(w, to), &f->stored, &f->by_store);
+		finder_note_member(f, value_of_address(w, to), &f->stored, &f->by_store);
 	if (in->detail->x86.op_count && to->type == X86_OP_REG && to->size >= 4)
-		v = compute(f, w, in);
+		v = insn_compute_value(f, w, in);
 	if (cs_regs_access(f->code.cs, in, read, &n_read, written, &n_written))
 		n_written = 0;
 	for (uint8_t i = 0; i < n_written; i++) {
@@ -253,7 +253,7 @@ static void take(struct finder *f, struct way *w, const cs_insn *in)
 }
 
 /* Returns whether the way goes on, at *pc, and queues the other way of a conditional jump. */
-static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *pc)
+static bool finder_take_branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *pc)
 {
 	const cs_x86_op *op = in->detail->x86.operands;
 	uint64_t to = op->type == X86_OP_IMM ? (uint64_t)op->imm : 0;
@@ -261,7 +261,7 @@ static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t 
 
 	if (in->id == X86_INS_JMP) {
 		if (!inside)
-			take_call(f, w); /* a tail call */
+			finder_take_call(f, w); /* a tail call */
 		*pc = to;
 		return inside;
 	}
@@ -273,7 +273,7 @@ static bool branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t 
 }
 
 /* Follows a way to its end. All ways together pass each instruction at most twice. */
-static void follow(struct finder *f, struct way *w)
+static void finder_follow_way(struct finder *f, struct way *w)
 {
 	const cs_insn *in = f->code.in;
 	uint64_t pc = w->pc;
@@ -286,13 +286,13 @@ static void follow(struct finder *f, struct way *w)
 			return;
 		pc = at.addr;
 		if (!cs_insn_group(f->code.cs, in, CS_GRP_JUMP))
-			take(f, w, in);
-		else if (!branch(f, w, in, &pc))
+			finder_take_insn(f, w, in);
+		else if (!finder_take_branch(f, w, in, &pc))
 			return;
 	}
 }
 
-static bool find(struct finder *f, struct element *ret_element)
+static bool finder_find_element(struct finder *f, struct element *ret_element)
 {
 	const struct element *e = &f->by_call;
 
@@ -303,7 +303,7 @@ static bool find(struct finder *f, struct element *ret_element)
 	while (f->n_ways) {
 		struct way w = f->ways[--f->n_ways];
 
-		follow(f, &w);
+		finder_follow_way(f, &w);
 	}
 	if (!f->passed)
 		e = &f->by_store;
@@ -320,7 +320,7 @@ bool element_find(struct elf_file *elf, const struct elf_symbol *function, struc
 
 	if (!function->size || function->size > CODE_MAX || !code_read(elf, function, function->size, &f.code))
 		return false;
-	found = find(&f, ret_element);
+	found = finder_find_element(&f, ret_element);
 	code_close(&f.code);
 	return found;
 }

@@ -26,7 +26,7 @@
 #define END_WAIT_MS (COMMAND_END_S * 1000)
 #define INTERPRETERS_MAX 4 /* the kernel's limit */
 
-static int check_path(const char *path)
+static int program_check_path(const char *path)
 {
 	struct stat st;
 
@@ -38,7 +38,7 @@ static int check_path(const char *path)
 }
 
 /* Finds it where execvp(3) would. */
-static int find_path(const char *name, char path[PATH_MAX])
+static int program_find_path(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH");
 	int err = -ENOENT;
@@ -46,7 +46,7 @@ static int find_path(const char *name, char path[PATH_MAX])
 	if (!*name || strchr(name, '/')) {
 		if (snprintf(path, PATH_MAX, "%s", name) >= PATH_MAX)
 			return -ENAMETOOLONG;
-		return check_path(name);
+		return program_check_path(name);
 	}
 	if (!dirs)
 		dirs = "/bin:/usr/bin"; /* the default of execvp */
@@ -55,7 +55,7 @@ static int find_path(const char *name, char path[PATH_MAX])
 		const char *dir = len ? dirs : "."; /* an empty part means the current directory, also at the end */
 
 		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, dir, name) < PATH_MAX) {
-			int why = check_path(path);
+			int why = program_check_path(path);
 
 			if (!why)
 				return 0;
@@ -72,7 +72,7 @@ int command_check(const char *name)
 {
 	char path[PATH_MAX];
 
-	return find_path(name, path);
+	return program_find_path(name, path);
 }
 
 /* Reads the interpreter from the first line; false: it is not a script. */
@@ -96,10 +96,10 @@ static bool read_interpreter(char path[PATH_MAX])
 int command_program(const char *name, char path[PATH_MAX])
 {
 	struct stat st;
-	int err = find_path(name, path);
+	int err = program_find_path(name, path);
 
 	for (int depth = 0; !err && depth < INTERPRETERS_MAX && read_interpreter(path); depth++)
-		err = check_path(path);
+		err = program_check_path(path);
 	if (!err && (stat(path, &st) || !S_ISREG(st.st_mode)))
 		err = -EACCES;
 	return err;
@@ -231,7 +231,7 @@ int command_exit_code(const struct command *cmd)
 #define OPTIONS_MAX 32
 
 /* Copies the name of a .gguf file from its path, without " (deleted)"; false: another kind of file. */
-static bool file_name(const char *path, char name[MODEL_NAME_MAX])
+static bool model_file_name(const char *path, char name[MODEL_NAME_MAX])
 {
 	static const char deleted[] = " (deleted)";
 	const char *base = basename(path);
@@ -256,7 +256,7 @@ struct model_files {
 	size_t n;
 };
 
-static void add_file(struct model_files *f, const char *name, uint64_t bytes)
+static void model_files_add(struct model_files *f, const char *name, uint64_t bytes)
 {
 	size_t i = 0;
 
@@ -275,8 +275,8 @@ static int add_mapped(const struct mapped_file *m, void *arg)
 {
 	char name[MODEL_NAME_MAX];
 
-	if (file_name(m->path, name))
-		add_file(arg, name, m->end - m->start);
+	if (model_file_name(m->path, name))
+		model_files_add(arg, name, m->end - m->start);
 	return 0;
 }
 
@@ -298,8 +298,8 @@ static void read_fds(pid_t pid, struct model_files *files)
 		if (n <= 0)
 			continue;
 		target[n] = 0;
-		if (target[0] == '/' && file_name(target, name))
-			add_file(files, name, 0);
+		if (target[0] == '/' && model_file_name(target, name))
+			model_files_add(files, name, 0);
 	}
 	closedir(dir);
 }
@@ -352,7 +352,7 @@ static const char *option_value(const struct process_text *t, const char **s, ch
 	return next;
 }
 
-static bool is_number(const char *value)
+static bool value_is_number(const char *value)
 {
 	char *end;
 
@@ -448,12 +448,12 @@ static bool is_secret(const char *name, const char *value)
 	size_t len = strlen(name);
 	bool counts = len > 6 && !strcasecmp(name + len - 6, "tokens"); /* --max-num-batched-tokens */
 
-	if (counts && (!value || is_number(value)))
+	if (counts && (!value || value_is_number(value)))
 		return false;
 	return secret_name(name) || (value && secret_value(value));
 }
 
-static bool is_text(const char *name)
+static bool option_is_text(const char *name)
 {
 	return strcasestr(name, "prompt") || strcasestr(name, "user") || strcasestr(name, "text") ||
 	       strcasestr(name, "message");
@@ -473,8 +473,8 @@ void model_add_options(const struct process_text *cmdline, struct json_object *o
 		if (s[0] != '-' || !s[1] || isdigit((unsigned char)s[1]))
 			continue;
 		value = option_value(cmdline, &s, name);
-		if (!name[0] || !is_plain(name) || is_secret(name, value) || is_text(name) ||
-			(value && (!is_plain(value) || (name[1] != '-' && !is_number(value)))))
+		if (!name[0] || !is_plain(name) || is_secret(name, value) || option_is_text(name) ||
+			(value && (!is_plain(value) || (name[1] != '-' && !value_is_number(value)))))
 			continue;
 		if (json_object_object_add(obj, name, value ? json_object_new_string(value) : json_object_new_boolean(1)))
 			out_of_memory();

@@ -75,7 +75,7 @@ struct elf_file {
 	struct table tables[TABLE_MAX];
 };
 
-static bool in_file(const struct elf_file *elf, uint64_t offset, uint64_t len)
+static bool elf_has_range(const struct elf_file *elf, uint64_t offset, uint64_t len)
 {
 	return offset <= elf->size && len <= elf->size - offset;
 }
@@ -103,7 +103,7 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 }
 
 /* The same, but -EBADMSG if the file is too short. */
-static int read_all(struct elf_file *elf, uint64_t offset, void *buf, size_t len)
+static int elf_read_exactly(struct elf_file *elf, uint64_t offset, void *buf, size_t len)
 {
 	int err = elf_read_at_offset(elf, offset, buf, len);
 
@@ -116,10 +116,10 @@ static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void *
 	char *buf;
 	int err;
 
-	if (!in_file(elf, offset, len))
+	if (!elf_has_range(elf, offset, len))
 		return -EBADMSG;
 	buf = xmalloc(len + 1);
-	err = read_all(elf, offset, buf, len);
+	err = elf_read_exactly(elf, offset, buf, len);
 	if (err) {
 		free(buf);
 		return err;
@@ -143,7 +143,7 @@ static int check_header(struct elf_file *elf)
 	err = elf_read_at_offset(elf, 0, eh, SELFMAG);
 	if (err || memcmp(eh->e_ident, ELFMAG, SELFMAG))
 		return err && err != -ENODATA ? err : -ENOEXEC;
-	err = read_all(elf, 0, eh, sizeof(*eh));
+	err = elf_read_exactly(elf, 0, eh, sizeof(*eh));
 	if (err)
 		return err;
 	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_ident[EI_DATA] != ELFDATA2LSB ||
@@ -157,24 +157,24 @@ static int check_header(struct elf_file *elf)
 		return -EBADMSG;
 	shnum = eh->e_shnum;
 	if (!shnum) {
-		err = read_all(elf, eh->e_shoff, &sh0, sizeof(sh0));
+		err = elf_read_exactly(elf, eh->e_shoff, &sh0, sizeof(sh0));
 		if (err)
 			return err;
 		shnum = sh0.sh_size;
 	}
-	if (shnum > SECTIONS_MAX || !in_file(elf, eh->e_shoff, shnum * sizeof(Elf64_Shdr)))
+	if (shnum > SECTIONS_MAX || !elf_has_range(elf, eh->e_shoff, shnum * sizeof(Elf64_Shdr)))
 		return -EBADMSG;
 	return 0;
 }
 
-static int read_loads(struct elf_file *elf)
+static int elf_read_loads(struct elf_file *elf)
 {
 	unsigned int i = 0;
 	Elf64_Phdr ph;
 	int more;
 
 	while ((more = elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph)) > 0) {
-		if (!in_file(elf, ph.p_offset, ph.p_filesz))
+		if (!elf_has_range(elf, ph.p_offset, ph.p_filesz))
 			return -EBADMSG;
 		elf->loads[elf->n_loads++] = (struct load){
 			.vaddr = ph.p_vaddr,
@@ -215,7 +215,7 @@ int elf_open_fd(int fd, struct elf_file **ret_elf)
 		elf_version(EV_CURRENT);
 		/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would kill us with SIGBUS */
 		elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
-		err = elf->elf && elf_kind(elf->elf) == ELF_K_ELF ? read_loads(elf) : -EBADMSG;
+		err = elf->elf && elf_kind(elf->elf) == ELF_K_ELF ? elf_read_loads(elf) : -EBADMSG;
 	}
 	if (err) {
 		elf_close(elf);
@@ -274,7 +274,7 @@ static bool elf_is_code(const struct elf_file *elf, uint64_t vaddr)
 }
 
 /* FNV-1a. A collision costs one more comparison, so it does not have to withstand an attacker. */
-static uint64_t name_hash(const char *name, size_t len)
+static uint64_t symbol_name_hash(const char *name, size_t len)
 {
 	uint64_t h = 0xcbf29ce484222325;
 
@@ -346,7 +346,7 @@ static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const c
 		ret_entry->rank |= RANK_GLOBAL;
 	else if (bind == STB_WEAK)
 		ret_entry->rank |= RANK_WEAK;
-	ret_entry->hash = name_hash(name, ret_entry->len);
+	ret_entry->hash = symbol_name_hash(name, ret_entry->len);
 	return true;
 }
 
@@ -361,7 +361,7 @@ static Elf_Scn *section_find(const struct elf_file *elf, uint32_t type, GElf_Shd
 }
 
 /* Names in .dynsym carry no version: the hidden bit tells which are older. */
-static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_versions)
+static int elf_read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_versions)
 {
 	GElf_Shdr sh;
 
@@ -390,7 +390,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	if (sh.sh_entsize != sizeof(*syms) ||
 		!gelf_getshdr(elf_getscn(elf->elf, sh.sh_link), &str_sh) || str_sh.sh_type != SHT_STRTAB)
 		return -EBADMSG;
-	if (!in_file(elf, sh.sh_offset, sh.sh_size) || !in_file(elf, str_sh.sh_offset, str_sh.sh_size))
+	if (!elf_has_range(elf, sh.sh_offset, sh.sh_size) || !elf_has_range(elf, str_sh.sh_offset, str_sh.sh_size))
 		return -EBADMSG;
 	if (sh.sh_size > TABLE_BYTES_MAX || str_sh.sh_size > TABLE_BYTES_MAX - sh.sh_size)
 		return -EOVERFLOW;
@@ -398,7 +398,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	if (!err)
 		err = read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
 	if (!err && id == TABLE_DYNSYM)
-		err = read_versions(elf, n_syms, &versions);
+		err = elf_read_versions(elf, n_syms, &versions);
 	if (err)
 		goto out;
 	for (uint32_t i = 0; i < n_syms; i++) {
@@ -441,7 +441,7 @@ static void entry_symbol(const struct elf_file *elf, const struct entry *e, stru
 
 static const struct entry *table_find(const struct table *t, const char *name, size_t len, int type)
 {
-	uint64_t hash = name_hash(name, len);
+	uint64_t hash = symbol_name_hash(name, len);
 
 	for (size_t i = bisect(t->n, k, t->entries[k].hash < hash); i < t->n && t->entries[i].hash == hash; i++) {
 		const struct entry *e = &t->entries[i];
@@ -487,7 +487,7 @@ int elf_find_object(struct elf_file *elf, const char *name, struct elf_symbol *r
 int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym)
 {
 	size_t len = strlen(name);
-	uint64_t hash = name_hash(name, len);
+	uint64_t hash = symbol_name_hash(name, len);
 
 	for (int id = 0; id < TABLE_MAX; id++) {
 		const struct table *t = &elf->tables[id];
@@ -739,7 +739,7 @@ static int find_relocations(struct elf_file *elf, struct relocations *ret)
 	for (unsigned int i = 0; i < DYNAMIC_MAX && i < ph.p_filesz / sizeof(Elf64_Dyn); i++) {
 		Elf64_Dyn d;
 
-		err = read_all(elf, ph.p_offset + i * sizeof(d), &d, sizeof(d));
+		err = elf_read_exactly(elf, ph.p_offset + i * sizeof(d), &d, sizeof(d));
 		if (err || d.d_tag == DT_NULL)
 			break;
 		if (d.d_tag == DT_RELA)
@@ -772,7 +772,7 @@ static int each_relocation(struct elf_file *elf, relocation_cb cb, void *arg)
 	for (uint64_t i = 0; i < rel.n; i += RELAS_CHUNK) {
 		uint64_t k = rel.n - i < RELAS_CHUNK ? rel.n - i : RELAS_CHUNK;
 
-		err = read_all(elf, rel.offset + i * sizeof(*chunk), chunk, k * sizeof(*chunk));
+		err = elf_read_exactly(elf, rel.offset + i * sizeof(*chunk), chunk, k * sizeof(*chunk));
 		if (err)
 			return err;
 		for (uint64_t c = 0; c < k; c++) {
@@ -810,7 +810,7 @@ static int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret
 
 	err = elf_vaddr_to_offset(elf, vaddr, &offset);
 	if (!err)
-		err = read_all(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
+		err = elf_read_exactly(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
 	return err ?: each_relocation(elf, store_pointer, &p);
 }
 
@@ -878,7 +878,7 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 #define NAME_CHUNK 65536
 #define REFERENCES_MAX 64
 
-static int find_in_range(struct elf_file *elf, const Elf64_Phdr *ph, const char *text, size_t len, uint64_t *ret_vaddr)
+static int segment_find_text(struct elf_file *elf, const Elf64_Phdr *ph, const char *text, size_t len, uint64_t *ret_vaddr)
 {
 	char buf[NAME_CHUNK];
 	uint64_t at = 0;
@@ -901,7 +901,7 @@ static int find_in_range(struct elf_file *elf, const Elf64_Phdr *ph, const char 
 }
 
 /* Finds the address of a text with a NUL before and behind it in a read-only segment. */
-static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr)
+static int elf_find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr)
 {
 	char whole[256] = {};
 	size_t len = strlen(text);
@@ -914,7 +914,7 @@ static int find_text(struct elf_file *elf, const char *text, uint64_t *ret_vaddr
 	memcpy(whole + 1, text, len);
 	while (err == -ENOENT && elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph) > 0) {
 		if (!(ph.p_flags & PF_W))
-			err = find_in_range(elf, &ph, whole, len + 2, ret_vaddr);
+			err = segment_find_text(elf, &ph, whole, len + 2, ret_vaddr);
 	}
 	*ret_vaddr += !err;
 	return err;
@@ -946,7 +946,7 @@ static int find_vtable(struct elf_file *elf, const char *name, uint64_t *ret_vad
 		*ret_vaddr = sym.vaddr;
 	if (err != -ENOENT)
 		return err;
-	err = find_text(elf, name + strlen(VTABLE), &names.to) ?: each_relocation(elf, store_reference, &names);
+	err = elf_find_text(elf, name + strlen(VTABLE), &names.to) ?: each_relocation(elf, store_reference, &names);
 	for (unsigned int i = 0; !err && i < names.n; i++) {
 		types = (struct references){.to = names.at[i] - sizeof(uint64_t)};
 		err = each_relocation(elf, store_reference, &types);

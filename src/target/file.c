@@ -259,7 +259,7 @@ struct walk {
 };
 
 /* Opens a library where ld.so(8) would. Passes over libraries for other machines, as the loader does. */
-static int open_at(struct walk *w, const char *path)
+static int library_open_at(struct walk *w, const char *path)
 {
 	Elf64_Ehdr eh;
 	int fd;
@@ -273,7 +273,7 @@ static int open_at(struct walk *w, const char *path)
 }
 
 /* $ORIGIN only counts at the beginning of a directory: linkers put it nowhere else. */
-static int open_in(struct walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
+static int library_open_in_list(struct walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
 {
 	int fd = -1;
 
@@ -283,12 +283,12 @@ static int open_in(struct walk *w, const char *list, const char *origin, const c
 		token = strncmp(list, "${ORIGIN}", 9) ? token : 9;
 		len = strcspn(list, ":;");
 		if (snprintf(path, PATH_MAX, "%s%.*s/%s", token ? origin : "", (int)(len - token), list + token, name) < PATH_MAX)
-			fd = open_at(w, path);
+			fd = library_open_at(w, path);
 	}
 	return fd;
 }
 
-static int open_cached(struct walk *w, const char *name, char path[PATH_MAX])
+static int library_open_cached(struct walk *w, const char *name, char path[PATH_MAX])
 {
 	char *end = w->cache + w->cache_len, *p = w->cache;
 	size_t len = strlen(name) + 1;
@@ -302,28 +302,28 @@ static int open_cached(struct walk *w, const char *name, char path[PATH_MAX])
 		if (p == begin || p[-1] != '/' || p - begin > PATH_MAX - (ptrdiff_t)len || strstr(begin, "/glibc-hwcaps/"))
 			continue;
 		strcpy(path, begin);
-		fd = open_at(w, path);
+		fd = library_open_at(w, path);
 	}
 	return fd;
 }
 
-static int open_library(struct walk *w, const struct object *library, char path[PATH_MAX])
+static int library_open_needed(struct walk *w, const struct object *library, char path[PATH_MAX])
 {
 	const struct object *by = &w->objects[library->parent];
 	int fd = -1;
 
 	if (strchr(library->name, '/'))
-		return open_at(w, strcpy(path, library->name));
+		return library_open_at(w, strcpy(path, library->name));
 	for (int i = library->parent; !by->runpath && i >= 0 && fd < 0; i = w->objects[i].parent)
-		fd = open_in(w, w->objects[i].rpath, w->objects[i].origin, library->name, path);
+		fd = library_open_in_list(w, w->objects[i].rpath, w->objects[i].origin, library->name, path);
 	if (fd < 0)
-		fd = open_in(w, w->library_path, w->objects[0].origin, library->name, path);
+		fd = library_open_in_list(w, w->library_path, w->objects[0].origin, library->name, path);
 	if (fd < 0)
-		fd = open_in(w, by->runpath, by->origin, library->name, path);
+		fd = library_open_in_list(w, by->runpath, by->origin, library->name, path);
 	if (fd < 0)
-		fd = open_cached(w, library->name, path);
+		fd = library_open_cached(w, library->name, path);
 	if (fd < 0)
-		fd = open_in(w, "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/local/lib:/usr/lib", "",
+		fd = library_open_in_list(w, "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/local/lib:/usr/lib", "",
 			library->name, path);
 	return fd;
 }
@@ -353,7 +353,7 @@ static size_t read_dynamic(int fd, struct walk *w, uint64_t *ret_texts)
 	return 0;
 }
 
-static char *read_text(int fd, uint64_t at)
+static char *dynamic_read_text(int fd, uint64_t at)
 {
 	char text[TEXT_MAX];
 	ssize_t n = at < INT64_MAX ? pread(fd, text, sizeof(text) - 1, (off_t)at) : 0;
@@ -376,7 +376,7 @@ static void add_library(struct walk *w, int by, char *name)
 		free(name);
 }
 
-static void read_object(struct walk *w, int i, int fd)
+static void object_read_dynamic(struct walk *w, int i, int fd)
 {
 	struct object *o = &w->objects[i];
 	uint64_t texts;
@@ -386,11 +386,11 @@ static void read_object(struct walk *w, int i, int fd)
 		const Elf64_Dyn *e = &w->entries[k];
 
 		if (e->d_tag == DT_RPATH && !o->rpath)
-			o->rpath = read_text(fd, texts + e->d_un.d_val);
+			o->rpath = dynamic_read_text(fd, texts + e->d_un.d_val);
 		else if (e->d_tag == DT_RUNPATH && !o->runpath)
-			o->runpath = read_text(fd, texts + e->d_un.d_val);
+			o->runpath = dynamic_read_text(fd, texts + e->d_un.d_val);
 		else if (e->d_tag == DT_NEEDED)
-			add_library(w, i, read_text(fd, texts + e->d_un.d_val));
+			add_library(w, i, dynamic_read_text(fd, texts + e->d_un.d_val));
 	}
 }
 
@@ -421,12 +421,12 @@ int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path
 	read_cache(w);
 	for (int i = 0; i < w->n && !err; i++) {
 		if (i)
-			fd = open_library(w, &w->objects[i], path);
+			fd = library_open_needed(w, &w->objects[i], path);
 		if (i)
 			err = cb(w->objects[i].name, fd, arg);
 		w->objects[i].origin = xstrndup(path, strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path) : 0);
 		if (fd >= 0)
-			read_object(w, i, fd);
+			object_read_dynamic(w, i, fd);
 		if (i && fd >= 0)
 			close(fd);
 	}

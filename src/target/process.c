@@ -20,7 +20,7 @@
 #define TEXT_FIRST (16u << 10)
 
 /* Returns a file descriptor, or -errno. */
-static int open_file(pid_t pid, const char *name)
+static int proc_open_file(pid_t pid, const char *name)
 {
 	char path[64];
 	int fd;
@@ -34,7 +34,7 @@ static int open_file(pid_t pid, const char *name)
 
 int process_file(pid_t pid, const char *name, char *buf, size_t size)
 {
-	int fd = open_file(pid, name), err;
+	int fd = proc_open_file(pid, name), err;
 	ssize_t n;
 
 	if (fd < 0)
@@ -47,7 +47,7 @@ int process_file(pid_t pid, const char *name, char *buf, size_t size)
 	return err;
 }
 
-static FILE *open_text(pid_t pid, const char *name)
+static FILE *proc_open_stream(pid_t pid, const char *name)
 {
 	char path[64];
 
@@ -57,7 +57,7 @@ static FILE *open_text(pid_t pid, const char *name)
 
 int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MAX])
 {
-	FILE *f = open_text(pid, "status");
+	FILE *f = proc_open_stream(pid, "status");
 	size_t len = strlen(name);
 	char line[PROCESS_STATUS_MAX];
 	int err = -ESRCH;
@@ -73,7 +73,7 @@ int process_status(pid_t pid, const char *name, char ret_value[PROCESS_STATUS_MA
 	return err;
 }
 
-static int read_number(pid_t pid, const char *name, uint32_t *ret)
+static int status_read_number(pid_t pid, const char *name, uint32_t *ret)
 {
 	char value[PROCESS_STATUS_MAX];
 
@@ -85,7 +85,7 @@ bool process_exists(pid_t pid)
 	uint32_t threads;
 
 	/* a zombie has nothing left to record, unless only its main thread has exited */
-	return process_main_thread_lives(pid) || (!read_number(pid, "Threads:", &threads) && threads > 1);
+	return process_main_thread_lives(pid) || (!status_read_number(pid, "Threads:", &threads) && threads > 1);
 }
 
 bool process_main_thread_lives(pid_t pid)
@@ -169,7 +169,7 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 {
 	uint32_t tgid;
 
-	if (read_number(tid, "Tgid:", &tgid) || !tgid)
+	if (status_read_number(tid, "Tgid:", &tgid) || !tgid)
 		return -ESRCH;
 	*ret_tgid = (pid_t)tgid;
 	return 0;
@@ -177,12 +177,12 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 
 int process_user(pid_t pid, uid_t *ret_uid)
 {
-	return read_number(pid, "Uid:", ret_uid);
+	return status_read_number(pid, "Uid:", ret_uid);
 }
 
 int process_parent(pid_t pid, pid_t *ret_parent)
 {
-	return read_number(pid, "PPid:", (uint32_t *)ret_parent);
+	return status_read_number(pid, "PPid:", (uint32_t *)ret_parent);
 }
 
 int process_own_number(pid_t pid, pid_t *ret_number)
@@ -243,7 +243,7 @@ static void read_listeners(struct listeners *l, const char *table, const char *f
 	unsigned int state;
 	unsigned long inode;
 	char line[512];
-	FILE *f = open_text(l->pid, table);
+	FILE *f = proc_open_stream(l->pid, table);
 
 	if (!f)
 		return;
@@ -289,7 +289,7 @@ bool process_listens(pid_t pid)
 
 static int each_mapping(pid_t pid, bool code, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
-	FILE *f = open_text(pid, "maps");
+	FILE *f = proc_open_stream(pid, "maps");
 	char *line = NULL;
 	size_t cap = 0;
 	int err = 0;
@@ -332,10 +332,10 @@ int process_each_file(pid_t pid, int (*cb)(const struct mapped_file *m, void *ar
 }
 
 /* Reads at most `max` bytes of a file of the process, which can make it arbitrarily long. */
-static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
+static int proc_read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
 	size_t cap = TEXT_FIRST, len = 0;
-	int fd = open_file(pid, name), err = 0;
+	int fd = proc_open_file(pid, name), err = 0;
 	char *data;
 	ssize_t n = 0;
 
@@ -364,7 +364,7 @@ static int read_text(pid_t pid, const char *name, size_t max, struct process_tex
 
 int process_environ(pid_t pid, struct process_text *ret)
 {
-	int err = read_text(pid, "environ", ENVIRON_MAX, ret);
+	int err = proc_read_text(pid, "environ", ENVIRON_MAX, ret);
 
 	if (err || ret->len < ENVIRON_MAX)
 		return err;
@@ -376,7 +376,7 @@ int process_environ(pid_t pid, struct process_text *ret)
 
 int process_cmdline(pid_t pid, struct process_text *ret)
 {
-	return read_text(pid, "cmdline", CMDLINE_MAX, ret);
+	return proc_read_text(pid, "cmdline", CMDLINE_MAX, ret);
 }
 
 const char *process_text_next(const struct process_text *t, const char *s)

@@ -49,7 +49,7 @@ void python_finder_free(struct python_finder *f)
 	free(f);
 }
 
-static uint64_t find_address(struct elf_file *elf, const char *name)
+static uint64_t object_find_address(struct elf_file *elf, const char *name)
 {
 	struct elf_symbol sym;
 
@@ -68,7 +68,7 @@ static uint64_t read_version(struct elf_file *elf)
 }
 
 /* "/usr/bin/python3.9", "/usr/lib/libpython3.9.so.1.0" */
-static void read_name(const char *path, struct python_file *f)
+static void python_parse_name(const char *path, struct python_file *f)
 {
 	const char *p = strstr(basename(path), "python");
 	unsigned int major, minor;
@@ -95,7 +95,7 @@ static bool may_be_python(struct elf_file *elf, const char *path)
 	return err != -ENOENT;
 }
 
-static int read_file(pid_t pid, const struct mapped_file *m, struct python_file *f)
+static int python_read_file(pid_t pid, const struct mapped_file *m, struct python_file *f)
 {
 	struct elf_file *elf;
 	uint64_t version;
@@ -109,17 +109,17 @@ static int read_file(pid_t pid, const struct mapped_file *m, struct python_file 
 		return err;
 	if (may_be_python(elf, m->path) && !elf_find_symbol(elf, CODE_SYMBOL, &f->code)) {
 		f->code.name = NULL;
-		f->runtime = find_address(elf, "_PyRuntime");
-		f->type_code = find_address(elf, "PyCode_Type");
-		f->type_str = find_address(elf, "PyUnicode_Type");
-		f->type_bytes = find_address(elf, "PyBytes_Type");
-		f->type_int = find_address(elf, "PyLong_Type");
+		f->runtime = object_find_address(elf, "_PyRuntime");
+		f->type_code = object_find_address(elf, "PyCode_Type");
+		f->type_str = object_find_address(elf, "PyUnicode_Type");
+		f->type_bytes = object_find_address(elf, "PyBytes_Type");
+		f->type_int = object_find_address(elf, "PyLong_Type");
 		f->python = f->runtime != 0;
 		version = read_version(elf);
 		f->major = version >> 24 & 0xff;
 		f->minor = version >> 16 & 0xff;
 		if (!f->major)
-			read_name(m->path, f);
+			python_parse_name(m->path, f);
 	}
 	elf_close(elf);
 	return 0;
@@ -136,7 +136,7 @@ static const struct python_file *get_file(struct python_finder *finder, pid_t pi
 	}
 	f = &finder->files[finder->next];
 	finder->next = (finder->next + 1) % FILES_MAX;
-	if (read_file(pid, m, f))
+	if (python_read_file(pid, m, f))
 		f->ino = 0; /* not remembered: it may work with the next process */
 	return f;
 }
@@ -149,7 +149,7 @@ struct search {
 	uint64_t bias;
 };
 
-static int look_at(const struct mapped_file *m, void *arg)
+static int search_check_mapping(const struct mapped_file *m, void *arg)
 {
 	const char *base = strrchr(m->path, '/');
 	struct search *s = arg;
@@ -182,7 +182,7 @@ static int read_layout(pid_t pid, const struct search *s, struct python *ret_pyt
 	return n < 0 ? -ESRCH : python_layout_read(words, (size_t)n / sizeof(*words), ret_python);
 }
 
-static uint64_t place(uint64_t vaddr, uint64_t bias)
+static uint64_t vaddr_relocate(uint64_t vaddr, uint64_t bias)
 {
 	return vaddr ? vaddr + bias : 0;
 }
@@ -199,7 +199,7 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
 	n = readlink(link, s.exe, sizeof(s.exe) - 1);
 	s.exe[n > 0 ? n : 0] = 0;
-	err = process_each_mapped(pid, look_at, &s);
+	err = process_each_mapped(pid, search_check_mapping, &s);
 	if (err <= 0)
 		return err ? err : -ENOENT;
 	err = read_layout(pid, &s, &p);
@@ -213,10 +213,10 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 	if (err)
 		return err;
 	p.walk.runtime = s.found.runtime + s.bias;
-	p.type_code = place(s.found.type_code, s.bias);
-	p.type_str = place(s.found.type_str, s.bias);
-	p.type_bytes = place(s.found.type_bytes, s.bias);
-	p.type_int = place(s.found.type_int, s.bias);
+	p.type_code = vaddr_relocate(s.found.type_code, s.bias);
+	p.type_str = vaddr_relocate(s.found.type_str, s.bias);
+	p.type_bytes = vaddr_relocate(s.found.type_bytes, s.bias);
+	p.type_int = vaddr_relocate(s.found.type_int, s.bias);
 	snprintf(link, sizeof(link), "/proc/%d/ns/pid", pid);
 	if (!stat(link, &st)) {
 		p.walk.ns_dev = st.st_dev;
@@ -436,7 +436,7 @@ static int python_add_site(struct python_search *s, uint64_t vaddr, struct site 
 #define CANARY 0x28 /* of the stack protector, in the thread's area */
 
 /* Adds to *bytes what an instruction on the way out does to the stack pointer; false: none that occurs there. */
-static bool follow(const cs_insn *in, int64_t *bytes)
+static bool unwind_add_insn(const cs_insn *in, int64_t *bytes)
 {
 	const cs_x86_op *ops = in->detail->x86.operands;
 
@@ -465,7 +465,7 @@ static bool follow(const cs_insn *in, int64_t *bytes)
 
 /* Whether the code after a call leads to the return. ret_units: how far the stack pointer is below its value at the entry,
  * in units of 8 bytes. */
-static bool returns(const struct python_search *s, uint64_t addr, uint16_t *ret_units)
+static bool code_leads_to_return(const struct python_search *s, uint64_t addr, uint16_t *ret_units)
 {
 	struct code_place at = code_at(&s->code, addr);
 	const cs_insn *in = s->code.ahead;
@@ -482,7 +482,7 @@ static bool returns(const struct python_search *s, uint64_t addr, uint16_t *ret_
 		}
 		if (in->id == X86_INS_JMP && op->type == X86_OP_IMM && code_has(&s->code, (uint64_t)op->imm))
 			at = code_at(&s->code, (uint64_t)op->imm);
-		else if (!follow(in, &bytes))
+		else if (!unwind_add_insn(in, &bytes))
 			return false;
 	}
 	return false;
@@ -499,7 +499,7 @@ static int find_exits_3_8(struct python_search *s)
 		const cs_x86_op *op = &in->detail->x86.operands[0];
 		struct site site = { .exit = true };
 
-		if ((in->id == X86_INS_CALL && site_is_emulated(in) && returns(s, at.addr, &site.exit_units)) ||
+		if ((in->id == X86_INS_CALL && site_is_emulated(in) && code_leads_to_return(s, at.addr, &site.exit_units)) ||
 			(in->id == X86_INS_JMP && unwound && site_is_emulated(in) &&
 				(uint64_t)op->imm - s->eval.vaddr >= s->eval.size))
 			err = python_add_site(s, in->address, site);
@@ -548,7 +548,7 @@ static bool is_empty(const struct python_search *s, uint64_t vaddr)
 }
 
 /* The string that an instruction puts into the second argument's register; 0: it does not. */
-static uint64_t string_of(const cs_insn *in)
+static uint64_t insn_argument_string(const cs_insn *in)
 {
 	const cs_x86_op *ops = in->detail->x86.operands;
 
@@ -580,7 +580,7 @@ static bool checks_recursion(const struct python_search *s, uint64_t addr, uint8
 
 	for (int i = 0; i < CALL_WAY && code_next(&s->code, &at, s->code.ahead); i++) {
 		const cs_x86_op *ops = in->detail->x86.operands;
-		uint64_t string = string_of(in);
+		uint64_t string = insn_argument_string(in);
 
 		*ret_reg = reg;
 		if (in->id == X86_INS_CALL)
@@ -701,7 +701,7 @@ static int find_returns_3_11(struct python_search *s)
 #define TEST_WAY 2     /* instructions between the count and the jump */
 
 /* The register with the state, if the instruction stores an int that may be the count; else X86_REG_INVALID. */
-static x86_reg counts(const cs_insn *in)
+static x86_reg depth_count_register(const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
 
@@ -732,7 +732,7 @@ static int find_entries_3_12(struct python_search *s)
 	int way = 0, err = 0;
 
 	while (!err && eval_next(s, &at)) {
-		x86_reg base = counts(in);
+		x86_reg base = depth_count_register(in);
 
 		if (base != X86_REG_INVALID && python_place_of(base) != PLACE_NONE) {
 			state = base;
@@ -807,7 +807,7 @@ static int find_exit_3_12(struct python_search *s)
 		s, clear.vaddr + (site.offset - clear.offset), (struct site){ .exit = true, .exit_units = PLACE_RSI });
 }
 
-static int on_note(const struct usdt_note *note, void *arg)
+static int on_semaphore_note(const struct usdt_note *note, void *arg)
 {
 	struct python_search *s = arg;
 
@@ -815,7 +815,7 @@ static int on_note(const struct usdt_note *note, void *arg)
 	return 1;
 }
 
-static bool has(struct elf_file *elf, const char *function)
+static bool elf_has_function(struct elf_file *elf, const char *function)
 {
 	struct elf_symbol sym;
 
@@ -829,11 +829,11 @@ static unsigned int minor_of(struct elf_file *elf)
 
 	if (version)
 		return version >> 24 == 3 ? (unsigned int)(version >> 16 & 0xff) : 0;
-	if (has(elf, "PyIter_Send"))
+	if (elf_has_function(elf, "PyIter_Send"))
 		return 10;
-	if (has(elf, "PyObject_VectorcallMethod"))
+	if (elf_has_function(elf, "PyObject_VectorcallMethod"))
 		return 9;
-	return has(elf, "PyCode_NewWithPosOnlyArgs") ? 8 : 0;
+	return elf_has_function(elf, "PyCode_NewWithPosOnlyArgs") ? 8 : 0;
 }
 
 static int find_in_text(struct python_search *s, const char **ret_why)
@@ -875,7 +875,7 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	sites.layout = sites.minor < 11 ? PYTHON_LAYOUT_3_8 : sites.minor == 11 ? PYTHON_LAYOUT_3_11
 										: PYTHON_LAYOUT_3_12;
 	*ret_why = "its code cannot be read";
-	if (usdt_each(elf, LEAVES, on_note, &s) < 0)
+	if (usdt_each(elf, LEAVES, on_semaphore_note, &s) < 0)
 		return -ENOTSUP;
 	if (elf_find_symbol(elf, CHECK, &check) || elf_read_section(elf, ".text", TEXT_MAX, &vaddr, &text, &len))
 		return -ENOTSUP;

@@ -69,7 +69,7 @@ static const x86_reg parts[REG_MAX][PARTS_MAX] = {
 	[REG_SP] = { X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL },
 };
 
-static bool is_part(x86_reg reg, uint32_t regs)
+static bool reg_is_part(x86_reg reg, uint32_t regs)
 {
 	for (int r = 0; r < REG_MAX; r++) {
 		if (!(regs & 1u << r))
@@ -127,7 +127,7 @@ static bool keeps_entry_state(
 	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
 		return false;
 	for (uint8_t i = 0; i < n_written; i++) {
-		if (is_part(written[i], regs))
+		if (reg_is_part(written[i], regs))
 			return false;
 	}
 	return true;
@@ -307,7 +307,7 @@ static bool is_canary_check(const cs_insn *in)
 	return false;
 }
 
-static bool writes(csh cs, const cs_insn *in, x86_reg reg)
+static bool insn_writes_reg(csh cs, const cs_insn *in, x86_reg reg)
 {
 	cs_regs read, written;
 	uint8_t n_read, n_written;
@@ -322,7 +322,7 @@ static bool writes(csh cs, const cs_insn *in, x86_reg reg)
 }
 
 /* Follows what an instruction on the way does to the stack. False: it is not known. */
-static bool follow(csh cs, struct way *w, const cs_insn *in)
+static bool way_follow_insn(csh cs, struct way *w, const cs_insn *in)
 {
 	const cs_x86_op *ops = in->detail->x86.operands;
 
@@ -347,8 +347,8 @@ static bool follow(csh cs, struct way *w, const cs_insn *in)
 		return !w->bp_lost;
 	}
 	w->unwinds = false;
-	w->bp_lost |= writes(cs, in, X86_REG_RBP);
-	return !writes(cs, in, X86_REG_RSP);
+	w->bp_lost |= insn_writes_reg(cs, in, X86_REG_RBP);
+	return !insn_writes_reg(cs, in, X86_REG_RSP);
 }
 
 static int exit_add(struct exits *e, const struct way *w, uint64_t at)
@@ -367,7 +367,7 @@ static int exit_add(struct exits *e, const struct way *w, uint64_t at)
 	return 0;
 }
 
-static bool is_inside(const struct exits *e, const cs_insn *in)
+static bool jump_is_inside(const struct exits *e, const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
 
@@ -375,7 +375,7 @@ static bool is_inside(const struct exits *e, const cs_insn *in)
 }
 
 /* A tail call, after the frame was taken down, is a way out, too. */
-static int take_jump(struct exits *e, struct way *w, const cs_insn *in)
+static int exits_take_jump(struct exits *e, struct way *w, const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
 	bool checks = w->checked && (in->id == X86_INS_JNE) && site_is_emulated(in);
@@ -384,13 +384,13 @@ static int take_jump(struct exits *e, struct way *w, const cs_insn *in)
 		return -ENOENT;
 	if (op->type == X86_OP_IMM)
 		e->jumps[e->n_jumps++] = (uint64_t)op->imm;
-	if (in->id == X86_INS_JMP && w->unwinds && !is_inside(e, in))
+	if (in->id == X86_INS_JMP && w->unwinds && !jump_is_inside(e, in))
 		return -ENOENT;
 	*w = (struct way){ .from = checks ? in->address : 0 };
 	return 0;
 }
 
-static int take(struct exits *e, struct way *w, const cs_insn *in)
+static int exits_take_insn(struct exits *e, struct way *w, const cs_insn *in)
 {
 	int err;
 
@@ -400,15 +400,15 @@ static int take(struct exits *e, struct way *w, const cs_insn *in)
 		return err;
 	}
 	if (is_jump(e->code.cs, in))
-		return take_jump(e, w, in);
-	if (cs_insn_group(e->code.cs, in, CS_GRP_CALL) || !follow(e->code.cs, w, in))
+		return exits_take_jump(e, w, in);
+	if (cs_insn_group(e->code.cs, in, CS_GRP_CALL) || !way_follow_insn(e->code.cs, w, in))
 		w->from = 0;
 	w->checked = is_canary_check(in);
 	return 0;
 }
 
 /* Whether no jump enters the way from a place to its return, which would bypass the place. */
-static bool are_passed(const struct exits *e)
+static bool exits_are_passed(const struct exits *e)
 {
 	for (int i = 0; i < e->n; i++) {
 		for (unsigned int k = 0; k < e->n_jumps; k++) {
@@ -425,8 +425,8 @@ static int exits_find(struct exits *e, struct code_place *at)
 	int err = 0;
 
 	while (!err && code_next(&e->code, at, e->code.in))
-		err = take(e, &w, e->code.in);
-	return err || !are_passed(e) ? -ENOENT : 0;
+		err = exits_take_insn(e, &w, e->code.in);
+	return err || !exits_are_passed(e) ? -ENOENT : 0;
 }
 
 /* A jump out of the function may be a tail call. Conditional ones are not: with them compilers reach the cold parts of the
@@ -439,7 +439,7 @@ static int returns_find(struct exits *e, struct code_place *at)
 	while (!err && code_next(&e->code, at, e->code.in)) {
 		bool returns = cs_insn_group(e->code.cs, in, CS_GRP_RET);
 
-		if (returns ? in->detail->x86.op_count || e->n == SITE_EXITS_MAX : in->id == X86_INS_JMP && !is_inside(e, in))
+		if (returns ? in->detail->x86.op_count || e->n == SITE_EXITS_MAX : in->id == X86_INS_JMP && !jump_is_inside(e, in))
 			err = -ENOENT;
 		else if (returns) /* the stack pointer is what it was at the entry */
 			e->sites[e->n++] = (struct site){ .offset = e->sym.offset + (in->address - e->sym.vaddr), .exit = true };
@@ -447,7 +447,7 @@ static int returns_find(struct exits *e, struct code_place *at)
 	return err;
 }
 
-static int find_with(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_sites,
+static int code_find_sites(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_sites,
 	int (*find)(struct exits *e, struct code_place *at))
 {
 	struct exits e = { .sym = *sym, .sites = ret_sites };
@@ -464,10 +464,10 @@ static int find_with(struct elf_file *elf, const struct elf_symbol *sym, struct 
 
 int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])
 {
-	return find_with(elf, sym, ret_sites, exits_find);
+	return code_find_sites(elf, sym, ret_sites, exits_find);
 }
 
 int site_returns(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])
 {
-	return find_with(elf, sym, ret_sites, returns_find);
+	return code_find_sites(elf, sym, ret_sites, returns_find);
 }

@@ -77,7 +77,7 @@ void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid)
 	}
 }
 
-static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
+static struct task *task_find_slot(struct task *slots, size_t cap, uint32_t tid)
 {
 	size_t i = (tid * 2654435761u) & (cap - 1); /* Knuth's multiplicative hash */
 
@@ -88,7 +88,7 @@ static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 
 /* No record tells when a thread outside the targets exits, and its last records may still be on their way: its exit counts
  * from when it is found. */
-static void find_exited(struct task *t, uint64_t now_ns)
+static void task_note_exited(struct task *t, uint64_t now_ns)
 {
 	if (t->tgid && !t->traced && !t->exited && kill((pid_t)t->tid, 0) && errno == ESRCH) {
 		t->exited = true;
@@ -96,29 +96,29 @@ static void find_exited(struct task *t, uint64_t now_ns)
 	}
 }
 
-static bool is_needed(const struct task *t, uint64_t now_ns)
+static bool task_is_needed(const struct task *t, uint64_t now_ns)
 {
 	if (!t->tgid)
 		return false;
 	return !t->exited || t->alive_process || t->exit_ns + KEEP_EXITED_NS > now_ns;
 }
 
-static void make_room(struct tasks *ts)
+static void tasks_make_room(struct tasks *ts)
 {
 	size_t needed = 0, cap = ts->cap;
 	uint64_t now_ns = clock_boot_ns();
 	struct task *slots;
 
 	for (size_t i = 0; i < ts->cap; i++) {
-		find_exited(&ts->slots[i], now_ns);
-		needed += is_needed(&ts->slots[i], now_ns);
+		task_note_exited(&ts->slots[i], now_ns);
+		needed += task_is_needed(&ts->slots[i], now_ns);
 	}
 	if (needed * 4 >= cap)
 		cap *= 2;
 	slots = xcalloc(cap, sizeof(*slots));
 	for (size_t i = 0; i < ts->cap; i++) {
-		if (is_needed(&ts->slots[i], now_ns))
-			*slot_of(slots, cap, ts->slots[i].tid) = ts->slots[i];
+		if (task_is_needed(&ts->slots[i], now_ns))
+			*task_find_slot(slots, cap, ts->slots[i].tid) = ts->slots[i];
 	}
 	free(ts->slots);
 	ts->slots = slots;
@@ -130,7 +130,7 @@ static void make_room(struct tasks *ts)
 /* ---- containers ---- */
 
 /* The index of a container that no task is in; CONTAINERS_MAX: there is none. */
-static size_t free_container(const struct tasks *ts)
+static size_t container_find_free(const struct tasks *ts)
 {
 	bool used[CONTAINERS_MAX + 1] = { false };
 	size_t i = 0;
@@ -154,7 +154,7 @@ static void set_container(struct tasks *ts, struct task *t)
 	while (i < CONTAINERS_MAX && memcmp(&ts->containers[i], &c, sizeof(c)))
 		i++;
 	if (i == CONTAINERS_MAX)
-		i = free_container(ts);
+		i = container_find_free(ts);
 	if (i == CONTAINERS_MAX)
 		return;
 	ts->containers[i] = c;
@@ -178,7 +178,7 @@ static void set_alive(struct tasks *ts, struct task *t, bool alive)
 
 struct task *tasks_find(struct tasks *ts, uint32_t tid)
 {
-	struct task *t = slot_of(ts->slots, ts->cap, tid);
+	struct task *t = task_find_slot(ts->slots, ts->cap, tid);
 
 	return t->tgid ? t : NULL;
 }
@@ -194,16 +194,16 @@ bool tasks_ended(struct tasks *ts, uint32_t tgid)
 {
 	const struct task *t = tasks_find(ts, tgid);
 
-	return !t || t->tgid != tgid || !is_needed(t, clock_boot_ns());
+	return !t || t->tgid != tgid || !task_is_needed(t, clock_boot_ns());
 }
 
-static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
+static struct task *tasks_add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
 	struct task *t;
 
 	if (ts->used * 2 >= ts->cap)
-		make_room(ts);
-	t = slot_of(ts->slots, ts->cap, tid);
+		tasks_make_room(ts);
+	t = task_find_slot(ts->slots, ts->cap, tid);
 	if (!t->tgid)
 		ts->used++;
 	set_alive(ts, t, false);
@@ -214,18 +214,18 @@ static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
-	struct task *t = slot_of(ts->slots, ts->cap, tid);
+	struct task *t = task_find_slot(ts->slots, ts->cap, tid);
 
 	if (t->tgid == tgid)
 		return t;
-	t = add(ts, tgid, tid);
+	t = tasks_add(ts, tgid, tid);
 	process_comm((pid_t)tid, t->comm);
 	return t;
 }
 
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid)
 {
-	struct task *t = slot_of(ts->slots, ts->cap, tid);
+	struct task *t = task_find_slot(ts->slots, ts->cap, tid);
 	pid_t tgid;
 
 	if (t->tgid)
@@ -241,7 +241,7 @@ void tasks_add_others(struct tasks *ts, const struct tasks *from)
 		const struct task *other = &from->slots[i];
 
 		if (other->tgid && !other->traced && !tasks_find(ts, other->tid))
-			memcpy(add(ts, other->tgid, other->tid)->comm, other->comm, sizeof(other->comm));
+			memcpy(tasks_add(ts, other->tgid, other->tid)->comm, other->comm, sizeof(other->comm));
 	}
 }
 
@@ -299,7 +299,7 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		t = tasks_find(ts, r->ptgid);
 		container = t && r->h.tid == r->h.tgid ? t->container : 0;
 		/* the tid may be reused: nothing of its former owner is kept */
-		t = add(ts, r->h.tgid, r->h.tid);
+		t = tasks_add(ts, r->h.tgid, r->h.tid);
 		t->traced = true;
 		t->container = container;
 		set_alive(ts, t, r->h.tid == r->h.tgid);
@@ -315,7 +315,7 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 	case TASK_STRANGER:
 		t = tasks_find(ts, r->h.tid);
 		if (!t || t->tgid != r->h.tgid)
-			t = add(ts, r->h.tgid, r->h.tid);
+			t = tasks_add(ts, r->h.tgid, r->h.tid);
 		if (!t->traced) {
 			t->exited = false;
 			set_comm(t, r);

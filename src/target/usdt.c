@@ -66,7 +66,7 @@ struct reader {
 	struct usdt_arg *arg;
 };
 
-static bool is_next(struct text *t, char c)
+static bool text_take_char(struct text *t, char c)
 {
 	if (t->p == t->end || *t->p != c)
 		return false;
@@ -80,7 +80,7 @@ static void skip_blanks(struct text *t)
 		t->p++;
 }
 
-static size_t word_length(const struct text *t)
+static size_t text_word_length(const struct text *t)
 {
 	const char *p = t->p;
 
@@ -106,7 +106,7 @@ static bool get_number(struct text *t, uint64_t *ret)
 
 static bool get_signed(struct text *t, int64_t *ret)
 {
-	bool minus = is_next(t, '-');
+	bool minus = text_take_char(t, '-');
 	uint64_t v;
 
 	if (!get_number(t, &v))
@@ -115,23 +115,23 @@ static bool get_signed(struct text *t, int64_t *ret)
 	return true;
 }
 
-static int nowhere(struct usdt_arg *a, const char *why)
+static int usdt_arg_refuse(struct usdt_arg *a, const char *why)
 {
 	a->why = why;
 	return -EINVAL;
 }
 
-static int add_symbol(struct reader *r, const char *name, size_t len, int64_t *offset)
+static int symbol_add_address(struct reader *r, const char *name, size_t len, int64_t *offset)
 {
 	char symbol[SYMBOL_MAX + 1];
 	struct elf_symbol sym;
 
 	if (!r->elf || len > SYMBOL_MAX)
-		return nowhere(r->arg, why_symbol);
+		return usdt_arg_refuse(r->arg, why_symbol);
 	memcpy(symbol, name, len);
 	symbol[len] = '\0';
 	if (elf_find_only_object(r->elf, symbol, &sym))
-		return nowhere(r->arg, why_symbol);
+		return usdt_arg_refuse(r->arg, why_symbol);
 	*offset = (int64_t)((uint64_t)*offset + sym.vaddr);
 	return 0;
 }
@@ -141,7 +141,7 @@ static int add_symbol(struct reader *r, const char *name, size_t len, int64_t *o
 /* The name follows a '%'. */
 static int x86_register(struct text *t, uint8_t *ret_reg, unsigned int *ret_shift)
 {
-	size_t len = word_length(t);
+	size_t len = text_word_length(t);
 
 	for (size_t r = 0; r < sizeof(x86_names) / sizeof(x86_names[0]); r++) {
 		for (int i = 0; i < X86_NAMES_MAX; i++) {
@@ -168,10 +168,10 @@ static int x86_plain_register(struct reader *r, struct text *t)
 		size_t len = strlen(floats[i]);
 
 		if ((size_t)(t->end - t->p) >= len && !memcmp(t->p, floats[i], len))
-			return nowhere(a, why_float);
+			return usdt_arg_refuse(a, why_float);
 	}
 	if (x86_register(t, &a->reg, &shift) || t->p != t->end || a->reg == X86_IP)
-		return nowhere(a, why_form);
+		return usdt_arg_refuse(a, why_form);
 	a->place = USDT_REG;
 	a->value = shift;
 	return 0;
@@ -187,25 +187,25 @@ static int x86_displacement(struct reader *r, struct text *t, bool *ret_symbol)
 
 	*ret_symbol = false;
 	while (t->p < t->end && *t->p != '(') {
-		bool minus = is_next(t, '-'), plus = !minus && is_next(t, '+');
-		size_t len = word_length(t);
+		bool minus = text_take_char(t, '-'), plus = !minus && text_take_char(t, '+');
+		size_t len = text_word_length(t);
 
 		if (!first && !minus && !plus)
-			return nowhere(a, why_form);
+			return usdt_arg_refuse(a, why_form);
 		first = false;
 		if (get_number(t, &v)) {
 			sum = (int64_t)((uint64_t)sum + (minus ? -v : v));
 			continue;
 		}
 		if (!len || minus || *ret_symbol || isdigit((unsigned char)*t->p))
-			return nowhere(a, why_form);
-		if (add_symbol(r, t->p, len, &sum))
+			return usdt_arg_refuse(a, why_form);
+		if (symbol_add_address(r, t->p, len, &sum))
 			return -EINVAL;
 		t->p += len;
 		*ret_symbol = true;
 	}
 	a->value = sum;
-	return first && t->p == t->end ? nowhere(a, why_form) : 0;
+	return first && t->p == t->end ? usdt_arg_refuse(a, why_form) : 0;
 }
 
 /* "(%base)", "(%base,%index)", "(%base,%index,scale)", "(,%index,scale)" */
@@ -214,17 +214,17 @@ static int x86_base_index(struct usdt_arg *a, struct text *t)
 	unsigned int shift = 0;
 	uint64_t scale = 1;
 
-	if (!is_next(t, '('))
+	if (!text_take_char(t, '('))
 		return -EINVAL;
-	if (is_next(t, '%') && (x86_register(t, &a->reg, &shift) || shift))
+	if (text_take_char(t, '%') && (x86_register(t, &a->reg, &shift) || shift))
 		return -EINVAL;
-	if (is_next(t, ',')) {
-		if (!is_next(t, '%') || x86_register(t, &a->index, &shift) || shift)
+	if (text_take_char(t, ',')) {
+		if (!text_take_char(t, '%') || x86_register(t, &a->index, &shift) || shift)
 			return -EINVAL;
-		if (is_next(t, ',') && !get_number(t, &scale))
+		if (text_take_char(t, ',') && !get_number(t, &scale))
 			return -EINVAL;
 	}
-	if (!is_next(t, ')') || t->p != t->end || (a->reg == REG_NONE && a->index == REG_NONE))
+	if (!text_take_char(t, ')') || t->p != t->end || (a->reg == REG_NONE && a->index == REG_NONE))
 		return -EINVAL;
 	if (!scale || scale > 8 || scale & (scale - 1) || a->index == X86_IP)
 		return -EINVAL;
@@ -242,10 +242,10 @@ static int x86_memory(struct reader *r, struct text *t)
 	if (err)
 		return err;
 	if (t->p < t->end && x86_base_index(a, t))
-		return nowhere(a, why_form);
+		return usdt_arg_refuse(a, why_form);
 	if (a->reg == X86_IP) {
 		if (!symbol || a->index != REG_NONE)
-			return nowhere(a, why_form);
+			return usdt_arg_refuse(a, why_form);
 		/* the distance from the probe is the same in memory as in the file */
 		a->value = (int64_t)((uint64_t)a->value - r->vaddr);
 	}
@@ -255,12 +255,12 @@ static int x86_memory(struct reader *r, struct text *t)
 
 static int parse_x86(struct reader *r, struct text *t)
 {
-	if (is_next(t, '%'))
+	if (text_take_char(t, '%'))
 		return x86_plain_register(r, t);
-	if (!is_next(t, '$'))
+	if (!text_take_char(t, '$'))
 		return x86_memory(r, t);
 	if (!get_signed(t, &r->arg->value) || t->p != t->end)
-		return nowhere(r->arg, why_form);
+		return usdt_arg_refuse(r->arg, why_form);
 	r->arg->place = USDT_CONST;
 	return 0;
 }
@@ -270,7 +270,7 @@ static int parse_x86(struct reader *r, struct text *t)
 /* x0 to x30, w0 to w30, sp; REG_NONE: xzr, wzr */
 static int arm64_register(struct text *t, uint8_t *ret_reg)
 {
-	size_t len = word_length(t);
+	size_t len = text_word_length(t);
 	struct text number = { t->p + 1, t->p + len };
 	uint64_t n;
 
@@ -293,28 +293,28 @@ static int arm64_memory(struct usdt_arg *a, struct text *t)
 	uint64_t shift = 0;
 
 	if (arm64_register(t, &a->reg) || a->reg == REG_NONE)
-		return nowhere(a, why_form);
-	if (is_next(t, ',')) {
+		return usdt_arg_refuse(a, why_form);
+	if (text_take_char(t, ',')) {
 		skip_blanks(t);
 		if (arm64_register(t, &a->index) == 0) {
-			if (is_next(t, ',')) {
+			if (text_take_char(t, ',')) {
 				skip_blanks(t);
-				if (word_length(t) != 3 || memcmp(t->p, "lsl", 3))
-					return nowhere(a, why_form);
+				if (text_word_length(t) != 3 || memcmp(t->p, "lsl", 3))
+					return usdt_arg_refuse(a, why_form);
 				t->p += 3;
 				skip_blanks(t);
-				is_next(t, '#');
+				text_take_char(t, '#');
 				if (!get_number(t, &shift) || shift > 3)
-					return nowhere(a, why_form);
+					return usdt_arg_refuse(a, why_form);
 			}
 		} else {
-			is_next(t, '#');
+			text_take_char(t, '#');
 			if (!get_signed(t, &a->value))
-				return nowhere(a, why_form);
+				return usdt_arg_refuse(a, why_form);
 		}
 	}
-	if (!is_next(t, ']') || t->p != t->end)
-		return nowhere(a, why_form);
+	if (!text_take_char(t, ']') || t->p != t->end)
+		return usdt_arg_refuse(a, why_form);
 	a->shift = (uint8_t)shift;
 	a->place = USDT_MEM;
 	return 0;
@@ -324,20 +324,20 @@ static int parse_arm64(struct reader *r, struct text *t)
 {
 	struct usdt_arg *a = r->arg;
 
-	if (is_next(t, '['))
+	if (text_take_char(t, '['))
 		return arm64_memory(a, t);
-	if (t->p < t->end && memchr("vqdshb", *t->p, 6) && word_length(t) > 1 &&
+	if (t->p < t->end && memchr("vqdshb", *t->p, 6) && text_word_length(t) > 1 &&
 		isdigit((unsigned char)t->p[1]))
-		return nowhere(a, why_float);
+		return usdt_arg_refuse(a, why_float);
 	if (arm64_register(t, &a->reg) == 0) {
 		if (t->p != t->end)
-			return nowhere(a, why_form);
+			return usdt_arg_refuse(a, why_form);
 		a->place = a->reg == REG_NONE ? USDT_CONST : USDT_REG;
 		return 0;
 	}
-	is_next(t, '#');
+	text_take_char(t, '#');
 	if (!get_signed(t, &a->value) || t->p != t->end)
-		return nowhere(a, why_form);
+		return usdt_arg_refuse(a, why_form);
 	a->place = USDT_CONST;
 	return 0;
 }
@@ -345,20 +345,20 @@ static int parse_arm64(struct reader *r, struct text *t)
 /* ---- both ---- */
 
 /* "-4@OPERAND"; newer ones say "8f@OPERAND" for a floating-point number. */
-static int parse_arg(struct reader *r, int machine, struct text *t)
+static int usdt_parse_operand(struct reader *r, int machine, struct text *t)
 {
 	struct usdt_arg *a = r->arg;
 	int64_t size;
 
 	if (!get_signed(t, &size))
-		return nowhere(a, why_form);
-	is_next(t, 'f');
-	if (!is_next(t, '@'))
-		return nowhere(a, why_form);
+		return usdt_arg_refuse(a, why_form);
+	text_take_char(t, 'f');
+	if (!text_take_char(t, '@'))
+		return usdt_arg_refuse(a, why_form);
 	a->is_signed = size < 0;
 	size = size < 0 ? -size : size;
 	if (size != 1 && size != 2 && size != 4 && size != 8)
-		return nowhere(a, "it is larger than 8 bytes");
+		return usdt_arg_refuse(a, "it is larger than 8 bytes");
 	a->size = (uint8_t)size;
 	return machine == EM_X86_64 ? parse_x86(r, t) : parse_arm64(r, t);
 }
@@ -385,7 +385,7 @@ unsigned int usdt_parse_args(struct elf_file *elf, int machine, uint64_t vaddr, 
 
 		*a = (struct usdt_arg){ .reg = REG_NONE, .index = REG_NONE };
 		text = t.end;
-		parse_arg(&r, machine, &t);
+		usdt_parse_operand(&r, machine, &t);
 	}
 	return n;
 }
@@ -461,7 +461,7 @@ static void read_note(struct walk *w, const char *desc, size_t len)
 }
 
 /* In an ELF file of either class these notes are aligned to 4 bytes. */
-static int read_notes(struct walk *w, const char *data, size_t len)
+static int usdt_read_notes(struct walk *w, const char *data, size_t len)
 {
 	static const char owner[] = "stapsdt";
 
@@ -531,7 +531,7 @@ int usdt_each(struct elf_file *elf, const char *glob, usdt_cb cb, void *arg)
 		return err == -ENOENT ? 0 : err;
 	if (!elf_read_section(elf, ".stapsdt.base", SECTION_MAX, &w.base, &base, &vaddr))
 		free(base);
-	err = read_notes(&w, data, len);
+	err = usdt_read_notes(&w, data, len);
 	if (!err && w.n)
 		qsort(w.found, w.n, sizeof(*w.found), found_cmp);
 	if (!err)
