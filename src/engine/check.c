@@ -10,7 +10,7 @@
 #include "util/text.h"
 
 /* Printable UTF-8; the last character may have been cut off. */
-static bool is_text(const char *s)
+static bool string_is_text(const char *s)
 {
 	size_t len = strnlen(s, FUNC_STR_LEN), i = 0;
 
@@ -63,7 +63,7 @@ static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 		/* without a load this is a value newer than the preset, not another layout */
 		if (a->names && is_loaded(fetch_of(pt, s, i)) && !check_enum(a->names, vals[i]))
 			return (int)i;
-		if (a->is_string && !is_text(probe_arg_string(s, i, strs)))
+		if (a->is_string && !string_is_text(probe_arg_string(s, i, strs)))
 			return (int)i;
 		if (fails_check(s, i, vals))
 			return (int)i;
@@ -78,7 +78,7 @@ static bool same_function(const struct probe_spec *a, const struct probe_spec *b
 }
 
 /* Turns off all arguments read through the same pointer, in all probes of the function: they are in the same structure. */
-static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int arg)
+static void spec_turn_off_arg(struct probe_table *pt, struct probe_spec *s, unsigned int arg)
 {
 	const struct fetch *f = fetch_of(pt, s, arg);
 
@@ -97,7 +97,7 @@ static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int 
 	}
 }
 
-static void describe(const struct probe_spec *s, unsigned int arg, const uint64_t *vals,
+static void misfit_describe(const struct probe_spec *s, unsigned int arg, const uint64_t *vals,
 	const char *strs, char *buf, size_t size)
 {
 	const struct probe_arg *a = &s->args[arg];
@@ -158,8 +158,8 @@ bool check_values(
 				s->engine->name, s->symbol, vals[s->rows_at + ROW_READ], vals[s->row_count - 1], list);
 		}
 		while ((arg = find_misfit(pt, s, vals, strs)) >= 0) {
-			turn_off(pt, s, (unsigned int)arg);
-			describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));
+			spec_turn_off_arg(pt, s, (unsigned int)arg);
+			misfit_describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));
 			list_misfits(s, list, sizeof(list));
 			log_warn("the preset %s does not fit this engine: %s: %s; left out: %s "
 				 "(give one that fits with --engine FILE: docs/engines.md)",
@@ -178,7 +178,7 @@ bool check_values(
 			if (s->misfits_late & 1u << i)
 				continue;
 			s->misfits_late |= (uint16_t)(1u << i);
-			describe(s, i, vals, strs, seen, sizeof(seen));
+			misfit_describe(s, i, vals, strs, seen, sizeof(seen));
 			log_warn("the preset %s does not know all of this engine: %s: %s; left out "
 				 "(give one that does with --engine FILE: docs/engines.md)",
 				s->engine->name, s->symbol, seen);

@@ -88,7 +88,7 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 		text_printable(shown, sizeof(shown), key), why);
 }
 
-static size_t count_of(const struct json_node *container)
+static size_t node_count_children(const struct json_node *container)
 {
 	size_t n = 0;
 
@@ -104,13 +104,13 @@ static int check_keys(const struct reader *r, const struct json_node *obj, const
 	return unknown ? preset_error(r, unknown->key, "unknown key") : 0;
 }
 
-static bool is_text(const struct json_node *v, size_t max)
+static bool node_is_valid_text(const struct json_node *v, size_t max)
 {
 	return node_is(v, JSON_STRING) && strlen(v->text) == v->len && spec_text_ok(v->text, max);
 }
 
 /* Reads a string that is shown to people and written to traces. */
-static int get_string(
+static int preset_get_string(
 	const struct reader *r, const struct json_node *obj, const char *key, bool required, const char **ret)
 {
 	const struct json_node *v;
@@ -121,7 +121,7 @@ static int get_string(
 		return required ? preset_error(r, key, "missing") : 0;
 	if (!node_is(v, JSON_STRING))
 		return preset_error(r, key, "must be a string");
-	if (!is_text(v, SPEC_STRING_MAX))
+	if (!node_is_valid_text(v, SPEC_STRING_MAX))
 		return preset_error(
 			r, key, "must have 1 to %d bytes, no control characters", SPEC_STRING_MAX);
 	*ret = v->text;
@@ -132,7 +132,7 @@ static int get_string(
 static int read_sizes(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
 {
 	const struct json_node *sizes = node_get(obj, "bytes");
-	bool fits = node_is(sizes, JSON_ARRAY) && !t->object && count_of(sizes) == t->n;
+	bool fits = node_is(sizes, JSON_ARRAY) && !t->object && node_count_children(sizes) == t->n;
 	size_t n = 0;
 
 	if (!sizes)
@@ -157,18 +157,18 @@ static int read_enum(const struct reader *r, const char *name, const struct json
 
 	if (!node_is(obj, JSON_OBJECT))
 		return preset_error(r, name, "must be an object");
-	if (check_keys(r, obj, known) || get_string(r, obj, "table_symbol", false, &object))
+	if (check_keys(r, obj, known) || preset_get_string(r, obj, "table_symbol", false, &object))
 		return -EINVAL;
 	if (!node_is(names, JSON_ARRAY))
 		return preset_error(r, name, "needs an array \"names\"");
-	t->n = count_of(names);
+	t->n = node_count_children(names);
 	if (t->n > ENUM_NAMES_MAX)
 		return preset_error(r, name, "more than %d names", ENUM_NAMES_MAX);
 	t->name = xstrdup(name);
 	t->names = xcalloc(t->n, sizeof(*t->names));
 	t->object = object ? xstrdup(object) : NULL;
 	json_for_each (v, names) {
-		if (!is_text(v, SPEC_NAME_MAX))
+		if (!node_is_valid_text(v, SPEC_NAME_MAX))
 			return preset_error(r, name,
 				"name %zu must be a string of 1 to %d bytes, no control characters", i,
 				SPEC_NAME_MAX);
@@ -185,7 +185,7 @@ static int read_enums(struct reader *r, const struct json_node *root)
 		return 0;
 	if (!node_is(enums, JSON_OBJECT))
 		return preset_error(r, "enums", "must be an object");
-	r->e->enums = xcalloc(count_of(enums), sizeof(*r->e->enums));
+	r->e->enums = xcalloc(node_count_children(enums), sizeof(*r->e->enums));
 	json_for_each (v, enums) {
 		if (read_enum(r, v->key, v, &r->e->enums[r->e->n_enums++]))
 			return -EINVAL;
@@ -202,11 +202,11 @@ static int read_match(struct reader *r, const struct json_node *root)
 		return preset_error(r, "match", "missing or not an object");
 	if (check_keys(r, match, known))
 		return -EINVAL;
-	if (!node_is(mapped, JSON_ARRAY) || !count_of(mapped))
+	if (!node_is(mapped, JSON_ARRAY) || !node_count_children(mapped))
 		return preset_error(r, "mapped", "must be an array of globs");
-	r->e->mapped = xcalloc(count_of(mapped), sizeof(*r->e->mapped));
+	r->e->mapped = xcalloc(node_count_children(mapped), sizeof(*r->e->mapped));
 	json_for_each (v, mapped) {
-		if (!is_text(v, SPEC_STRING_MAX))
+		if (!node_is_valid_text(v, SPEC_STRING_MAX))
 			return preset_error(r, "mapped", "must be an array of globs");
 		r->e->mapped[r->e->n_mapped++] = xstrdup(v->text);
 	}
@@ -223,7 +223,7 @@ static const char *arch_key(const struct json_node *obj, const char *key, const 
 	return key;
 }
 
-static int read_args(struct reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
+static int preset_read_args(struct reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
 {
 	const struct json_node *args = node_get(obj, key);
 
@@ -245,7 +245,7 @@ static int read_check(struct reader *r, const struct json_node *v, struct probe_
 {
 	const char *why = "must be a condition, or an array of them";
 
-	if (is_text(v, SPEC_STRING_MAX) && !spec_add_check(s, v->text, &why))
+	if (node_is_valid_text(v, SPEC_STRING_MAX) && !spec_add_check(s, v->text, &why))
 		return 0;
 	/* without --op-detail it may refer to an argument that is not read; check_detail() has checked it */
 	return r->pt->op_detail ? preset_error(r, "check", "%s", why) : 0;
@@ -272,7 +272,7 @@ static int read_group(struct reader *r, const struct json_node *obj, struct prob
 	const char *key = arch_key(obj, "group", "group_arm64"), *expr, *why;
 	struct probe_arg arg = {};
 
-	if (get_string(r, obj, key, false, &expr))
+	if (preset_get_string(r, obj, key, false, &expr))
 		return -EINVAL;
 	if (!expr)
 		return 0;
@@ -293,7 +293,7 @@ static int read_columns(struct reader *r, const struct json_node *obj, struct pr
 	for (int i = 0; i < ROW_COLUMNS; i++) {
 		const char *text, *why;
 
-		if (get_string(r, obj, row_column_keys[i], false, &text))
+		if (preset_get_string(r, obj, row_column_keys[i], false, &text))
 			return -EINVAL;
 		if (text && add(s, (enum row_column)i, text, &why))
 			return preset_error(r, row_column_keys[i], "%s", why);
@@ -315,7 +315,7 @@ static int read_rows(struct reader *r, const struct json_node *obj, struct probe
 	if (s->role != ROLE_STEP || !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, key, "is for symbols with the role step");
 	memcpy(known + 2, row_column_keys, sizeof(row_column_keys));
-	if (check_keys(r, rows, known) || get_string(r, rows, "count", true, &count))
+	if (check_keys(r, rows, known) || preset_get_string(r, rows, "count", true, &count))
 		return -EINVAL;
 	if (rows_begin(s, count, &why))
 		return preset_error(r, key, "%s", why);
@@ -359,7 +359,7 @@ static int read_entry(struct reader *r, const struct json_node *obj, struct entr
 	if (check_keys(r, obj, known))
 		return -EINVAL;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		if (get_string(r, obj, texts[i].key, texts[i].to == &e->role, texts[i].to))
+		if (preset_get_string(r, obj, texts[i].key, texts[i].to == &e->role, texts[i].to))
 			return -EINVAL;
 	}
 	e->instant = node_get(obj, "instant");
@@ -386,8 +386,8 @@ static int read_names(struct reader *r, const struct json_node *obj, struct prob
 
 	if (!names)
 		return 0;
-	name = node_is(names, JSON_OBJECT) && count_of(names) == 1 ? json_next(names, NULL) : NULL;
-	if (!is_text(name, SPEC_STRING_MAX) || spec_set_names(s, name->key, name->text, &why))
+	name = node_is(names, JSON_OBJECT) && node_count_children(names) == 1 ? json_next(names, NULL) : NULL;
+	if (!node_is_valid_text(name, SPEC_STRING_MAX) || spec_set_names(s, name->key, name->text, &why))
 		return preset_error(r, "names", "%s", why);
 	return 0;
 }
@@ -541,7 +541,7 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 		return preset_error(r, "stand_in", "is for the role step");
 	s->stand_in = e->stand_in;
 	*(e->stand_in ? &r->e->has_stand_in : &r->e->has_step) |= s->role == ROLE_STEP;
-	if (read_args(r, obj, arch_key(obj, "args", "args_arm64"), s) || read_rows(r, obj, s))
+	if (preset_read_args(r, obj, arch_key(obj, "args", "args_arm64"), s) || read_rows(r, obj, s))
 		return -EINVAL;
 	if (e->name && spec_set_name(s, e->name, &why))
 		return preset_error(
@@ -553,7 +553,7 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);
-	if (r->pt->op_detail && read_args(r, obj, arch_key(obj, "detail", "detail_arm64"), s))
+	if (r->pt->op_detail && preset_read_args(r, obj, arch_key(obj, "detail", "detail_arm64"), s))
 		return -EINVAL;
 	if (s->exits && s->flags & PROBE_F_LATE)
 		return preset_error(r, "exits", "what is known at the return only cannot be read on the way out");
@@ -563,7 +563,7 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 
-static int add_named(struct reader *r, const struct json_node *obj, const struct entry *e, const char *name)
+static int probe_add_named(struct reader *r, const struct json_node *obj, const struct entry *e, const char *name)
 {
 	char symbol[SPEC_STRING_MAX + sizeof(SPEC_USDT)];
 
@@ -597,13 +597,13 @@ static int read_probe(struct reader *r, const struct json_node *obj)
 					  : "symbol";
 	v = node_get(obj, key);
 	if (!node_is(v, JSON_ARRAY))
-		return get_string(r, obj, key, true, &symbol) ?: add_named(r, obj, &e, symbol);
-	if (!count_of(v))
+		return preset_get_string(r, obj, key, true, &symbol) ?: probe_add_named(r, obj, &e, symbol);
+	if (!node_count_children(v))
 		return preset_error(r, key, "must be a name or an array of names");
 	for (const struct json_node *name = NULL; !err && (name = json_next(v, name));) {
-		if (!is_text(name, SPEC_STRING_MAX))
+		if (!node_is_valid_text(name, SPEC_STRING_MAX))
 			return preset_error(r, key, "must be a name or an array of names");
-		err = add_named(r, obj, &e, name->text);
+		err = probe_add_named(r, obj, &e, name->text);
 	}
 	return err;
 }
@@ -622,7 +622,7 @@ static int read_probes(struct reader *r, const struct json_node *root)
 }
 
 /* The versions of the preset, and of the engine releases that it was tried with. */
-static int read_versions(struct reader *r, const struct json_node *root)
+static int preset_read_versions(struct reader *r, const struct json_node *root)
 {
 	const struct json_node *version = node_get(root, "version"), *checked = node_get(root, "checked");
 	bool bad = checked && !node_is(checked, JSON_ARRAY);
@@ -645,11 +645,11 @@ static int read_root(struct reader *r, const struct json_node *root)
 
 	if (!node_is(root, JSON_OBJECT))
 		return log_fail(-EINVAL, "%s:1: a preset is a JSON object", r->path);
-	if (check_keys(r, root, known) || get_string(r, root, "name", true, &name) || get_string(r, root, "advice", false, &advice))
+	if (check_keys(r, root, known) || preset_get_string(r, root, "name", true, &name) || preset_get_string(r, root, "advice", false, &advice))
 		return -EINVAL;
 	r->e->name = xstrdup(name);
 	r->e->advice = advice ? xstrdup(advice) : NULL;
-	if (read_versions(r, root))
+	if (preset_read_versions(r, root))
 		return -EINVAL;
 	/* errors are about the member that is being read */
 	r->part = node_get(root, "match") ?: root;
@@ -671,7 +671,7 @@ static int wait_for_text(int fd)
 }
 
 /* Reads a regular file, or a pipe: --engine <(COMMAND) is handy. The caller frees the text. */
-static int read_text(const char *path, char **ret_text, size_t *ret_len)
+static int preset_read_file(const char *path, char **ret_text, size_t *ret_len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
 	size_t len = 0;
@@ -784,7 +784,7 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	size_t len = 0;
 	int err;
 
-	err = read_text(path, &text, &len);
+	err = preset_read_file(path, &text, &len);
 	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT)
 		return log_fail(-EINVAL, "--engine: %s is %s: give a preset's file, or its name", path,
 			err == -EISDIR   ? "a directory"

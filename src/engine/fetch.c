@@ -54,7 +54,7 @@ static void skip_space(const char **p)
 		(*p)++;
 }
 
-static size_t word_length(const char *p)
+static size_t expr_word_length(const char *p)
 {
 	size_t n = 0;
 
@@ -74,7 +74,7 @@ static bool take_char(const char **p, char c)
 
 static bool take_word(const char **p, const char *word)
 {
-	size_t len = word_length(*p);
+	size_t len = expr_word_length(*p);
 
 	if (strlen(word) != len || strncmp(word, *p, len))
 		return false;
@@ -82,7 +82,7 @@ static bool take_word(const char **p, const char *word)
 	return true;
 }
 
-static int take_number(const char **p, long min, long max, int32_t *ret)
+static int take_number_in(const char **p, long min, long max, int32_t *ret)
 {
 	char *end;
 	long v;
@@ -100,7 +100,7 @@ static int parse_offset(const char **p, int32_t *ret)
 {
 	skip_space(p);
 	*ret = 0;
-	return **p == '+' || **p == '-' ? take_number(p, INT32_MIN, INT32_MAX, ret) : 0;
+	return **p == '+' || **p == '-' ? take_number_in(p, INT32_MIN, INT32_MAX, ret) : 0;
 }
 
 /* Parses ">>N", a part of a register: its upper half is the second member of a structure passed by value. */
@@ -111,7 +111,7 @@ static int parse_shift(const char **p, int32_t *ret)
 	if (strncmp(*p, ">>", 2))
 		return 0;
 	*p += 2;
-	return take_number(p, 0, 63, ret);
+	return take_number_in(p, 0, 63, ret);
 }
 
 static int parse_register(const char **p, struct fetch *f, const char **ret_err)
@@ -133,7 +133,7 @@ static int parse_register(const char **p, struct fetch *f, const char **ret_err)
 
 static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
 {
-	size_t len = word_length(*p);
+	size_t len = expr_word_length(*p);
 	char *end = NULL;
 	long n = 0;
 
@@ -164,7 +164,7 @@ static int parse_row(const char **p, const struct fetch *f, struct row_place *ro
 		return 0;
 	skip_space(&at);
 	if (isdigit((unsigned char)*at)) {
-		if (take_number(&at, 0, INT32_MAX, &n) || !take_char(&at, '*'))
+		if (take_number_in(&at, 0, INT32_MAX, &n) || !take_char(&at, '*'))
 			return 0;
 		skip_space(&at);
 	}
@@ -218,7 +218,7 @@ static int parse_elements(const char **p, struct fetch *f, const char **ret_err)
 
 	*ret_err = "elements(SOURCE+OFFSET, BYTES) expected";
 	if (!take_char(p, '(') || parse_source(p, f, false, NULL, 1, ret_err) || parse_offset(p, &f->off[f->derefs]) || !take_char(p, ',') ||
-		take_number(p, 1, UINT16_MAX, &bytes) || !take_char(p, ')'))
+		take_number_in(p, 1, UINT16_MAX, &bytes) || !take_char(p, ')'))
 		return -EINVAL;
 	f->derefs++;
 	f->element = (uint16_t)bytes;
@@ -342,7 +342,7 @@ int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **
 	return 0;
 }
 
-static uint64_t extend(uint64_t v, unsigned int size, bool is_signed)
+static uint64_t value_extend(uint64_t v, unsigned int size, bool is_signed)
 {
 	unsigned int unused = 64 - 8 * size;
 
@@ -350,7 +350,7 @@ static uint64_t extend(uint64_t v, unsigned int size, bool is_signed)
 }
 
 /* Converts as C does: cuts to the type or, if the type is wider, extends by the argument's own sign. */
-static void narrow(struct fetch *f, const struct usdt_arg *a)
+static void fetch_narrow(struct fetch *f, const struct usdt_arg *a)
 {
 	if (a->size >= f->size)
 		return;
@@ -358,12 +358,12 @@ static void narrow(struct fetch *f, const struct usdt_arg *a)
 	f->flags = (uint8_t)((f->flags & ~FETCH_F_SIGNED) | (a->is_signed ? FETCH_F_SIGNED : 0));
 }
 
-static int place_const(struct fetch *f, int64_t value, const char **ret_why)
+static int fetch_place_const(struct fetch *f, int64_t value, const char **ret_why)
 {
 	int64_t at;
 
 	if (!f->derefs) {
-		value = (int64_t)extend((uint64_t)value, f->size, f->flags & FETCH_F_SIGNED);
+		value = (int64_t)value_extend((uint64_t)value, f->size, f->flags & FETCH_F_SIGNED);
 		f->flags = (uint8_t)(f->flags | FETCH_F_CONST);
 		f->off[0] = (int32_t)value;
 		f->off[1] = (int32_t)(value >> 32);
@@ -377,7 +377,7 @@ static int place_const(struct fetch *f, int64_t value, const char **ret_why)
 	return 0;
 }
 
-static int place_memory(struct fetch *f, const struct usdt_arg *a, const char **ret_why)
+static int fetch_place_memory(struct fetch *f, const struct usdt_arg *a, const char **ret_why)
 {
 	if (a->value != (int32_t)a->value) {
 		*ret_why = "its variable is too far away";
@@ -415,14 +415,14 @@ int fetch_place(const struct fetch *f, const struct probe_arg *arg, const struct
 	if (*ret_why)
 		return -EINVAL;
 	if (!f->derefs && !arg->is_string)
-		narrow(&placed, a);
+		fetch_narrow(&placed, a);
 	placed.reg = a->reg;
 	switch (a->place) {
 	case USDT_CONST:
-		err = place_const(&placed, a->value, ret_why);
+		err = fetch_place_const(&placed, a->value, ret_why);
 		break;
 	case USDT_MEM:
-		err = place_memory(&placed, a, ret_why);
+		err = fetch_place_memory(&placed, a, ret_why);
 		break;
 	default:
 		if (!f->derefs)

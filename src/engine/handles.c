@@ -38,7 +38,7 @@ struct handles *handles_new(struct tasks *tasks)
 	return h;
 }
 
-static void drop(struct handles *h, struct handle *e)
+static void handle_drop(struct handles *h, struct handle *e)
 {
 	HASH_DEL(h->all, e);
 	free(e);
@@ -51,11 +51,11 @@ void handles_free(struct handles *h)
 	if (!h)
 		return;
 	HASH_ITER(hh, h->all, e, next)
-	drop(h, e);
+	handle_drop(h, e);
 	free(h);
 }
 
-static struct handle *find(const struct handles *h, uint32_t tgid, uint64_t handle)
+static struct handle *handle_find(const struct handles *h, uint32_t tgid, uint64_t handle)
 {
 	const struct key key = { handle, tgid };
 	struct handle *e;
@@ -65,7 +65,7 @@ static struct handle *find(const struct handles *h, uint32_t tgid, uint64_t hand
 }
 
 /* Drops the names of ended processes; the next time is when the number of names has doubled. */
-static void drop_ended(struct handles *h)
+static void handles_drop_ended(struct handles *h)
 {
 	struct handle *e, *next;
 	uint64_t tgid = 0;
@@ -78,19 +78,19 @@ static void drop_ended(struct handles *h)
 			ended = tasks_ended(h->tasks, (uint32_t)tgid);
 		}
 		if (ended)
-			drop(h, e);
+			handle_drop(h, e);
 	}
 	h->many = HASH_COUNT(h->all) > MANY / 2 ? 2 * HASH_COUNT(h->all) : MANY;
 	if (h->many > HANDLES_MAX)
 		h->many = HANDLES_MAX;
 }
 
-static bool has_room(struct handles *h)
+static bool handles_has_room(struct handles *h)
 {
 	unsigned int n = HASH_COUNT(h->all);
 
 	if (h->tasks && n >= h->many && (n < HANDLES_MAX || !(h->refused % REFUSED_AGAIN)))
-		drop_ended(h);
+		handles_drop_ended(h);
 	if (HASH_COUNT(h->all) == HANDLES_MAX) {
 		h->refused++;
 		return false;
@@ -106,20 +106,20 @@ void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *
 
 	if (size == 1 || !handle)
 		return;
-	old = find(h, tgid, handle);
-	if (old ? !strcmp(old->name, name) : !has_room(h))
+	old = handle_find(h, tgid, handle);
+	if (old ? !strcmp(old->name, name) : !handles_has_room(h))
 		return;
 	e = xmalloc(sizeof(*e) + size);
 	e->key = (struct key){ handle, tgid };
 	memcpy(e->name, name, size);
 	if (old)
-		drop(h, old);
+		handle_drop(h, old);
 	HASH_ADD(hh, h->all, key, sizeof(e->key), e);
 }
 
 const char *handles_get(const struct handles *h, uint32_t tgid, uint64_t handle)
 {
-	const struct handle *e = find(h, tgid, handle);
+	const struct handle *e = handle_find(h, tgid, handle);
 
 	return e ? e->name : NULL;
 }
@@ -131,6 +131,6 @@ void handles_drop(struct handles *h, uint32_t tgid)
 	HASH_ITER(hh, h->all, e, next)
 	{
 		if (e->key.tgid == tgid)
-			drop(h, e);
+			handle_drop(h, e);
 	}
 }

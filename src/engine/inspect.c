@@ -57,7 +57,7 @@ struct worker {
 	struct inspect_answer answer;
 };
 
-static int send_answer(struct worker *w)
+static int worker_send_answer(struct worker *w)
 {
 	size_t len = offsetof(struct inspect_answer, text) + w->answer.text_len;
 
@@ -65,14 +65,14 @@ static int send_answer(struct worker *w)
 	return send(w->out, &w->answer, len, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static struct inspect_answer *new_answer(struct worker *w, enum inspect_kind kind)
+static struct inspect_answer *worker_new_answer(struct worker *w, enum inspect_kind kind)
 {
 	memset(&w->answer, 0, offsetof(struct inspect_answer, text));
 	w->answer.kind = kind;
 	return &w->answer;
 }
 
-static int add_text(struct inspect_answer *a, const char *text)
+static int answer_add_text(struct inspect_answer *a, const char *text)
 {
 	size_t len = strlen(text) + 1;
 
@@ -86,7 +86,7 @@ static int add_text(struct inspect_answer *a, const char *text)
 static int answer_found(const struct found *f, void *arg)
 {
 	struct worker *w = arg;
-	struct inspect_answer *a = new_answer(w, ANSWER_SITE);
+	struct inspect_answer *a = worker_new_answer(w, ANSWER_SITE);
 	const char *why;
 
 	a->found = f->kind;
@@ -106,9 +106,9 @@ static int answer_found(const struct found *f, void *arg)
 		memcpy(a->row, f->row, sizeof(a->row));
 	a->tensors = f->tensors;
 	why = f->why ?: f->declared;
-	if (add_text(a, f->symbol->name) || add_text(a, why ?: ""))
+	if (answer_add_text(a, f->symbol->name) || answer_add_text(a, why ?: ""))
 		return 0; /* too long to have been asked for */
-	return send_answer(w);
+	return worker_send_answer(w);
 }
 
 static int answer_enum(struct worker *w, size_t engine, size_t e, char *const *names, size_t n)
@@ -116,14 +116,14 @@ static int answer_enum(struct worker *w, size_t engine, size_t e, char *const *n
 	int err = 0;
 
 	for (size_t i = 0; i <= n && !err; i++) {
-		struct inspect_answer *a = new_answer(w, i < n ? ANSWER_ENUM : ANSWER_ENUM_END);
+		struct inspect_answer *a = worker_new_answer(w, i < n ? ANSWER_ENUM : ANSWER_ENUM_END);
 
 		a->spec = (uint32_t)engine;
 		a->arg = (uint32_t)e;
 		a->offset = i;
-		if (i < n && (!names[i] || add_text(a, names[i])))
+		if (i < n && (!names[i] || answer_add_text(a, names[i])))
 			continue;
-		err = send_answer(w);
+		err = worker_send_answer(w);
 	}
 	return err;
 }
@@ -156,8 +156,8 @@ static int answer_sites(struct worker *w, const struct inspect_request *rq)
 	int err = 0;
 
 	if (!build_id_read(w->fd, build_id, sizeof(build_id))) {
-		add_text(new_answer(w, ANSWER_BUILD_ID), build_id);
-		err = send_answer(w);
+		answer_add_text(worker_new_answer(w, ANSWER_BUILD_ID), build_id);
+		err = worker_send_answer(w);
 	}
 	if (!err)
 		err = answer_enums(w, rq->shown);
@@ -166,9 +166,9 @@ static int answer_sites(struct worker *w, const struct inspect_request *rq)
 
 static int answer_instead(struct worker *w, const char *name)
 {
-	if (add_text(new_answer(w, ANSWER_INSTEAD), name))
+	if (answer_add_text(worker_new_answer(w, ANSWER_INSTEAD), name))
 		return 0;
-	return send_answer(w);
+	return worker_send_answer(w);
 }
 
 static int answer_note(const struct usdt_note *note, void *arg)
@@ -220,7 +220,7 @@ struct like {
 };
 
 /* Returns less for a name more like the step's; words count more than length. */
-static size_t rank_of(const char *name, const char *step)
+static size_t step_name_rank(const char *name, const char *step)
 {
 	size_t own = strcspn(step, "_") + 1, words = 1;
 
@@ -232,7 +232,7 @@ static size_t rank_of(const char *name, const char *step)
 static int keep_like(const struct elf_symbol *sym, void *arg)
 {
 	struct like *l = arg;
-	size_t rank = rank_of(sym->name, l->step->symbol), i = STEPS_NAMED;
+	size_t rank = step_name_rank(sym->name, l->step->symbol), i = STEPS_NAMED;
 
 	if (!strncmp(sym->name, "_Z", 2) || !spec_text_ok(sym->name, SPEC_NAME_MAX))
 		return 0;
@@ -249,7 +249,7 @@ static int keep_like(const struct elf_symbol *sym, void *arg)
 	return 0;
 }
 
-static int answer_steps(struct worker *w, const struct probe_spec *step)
+static int worker_answer_steps(struct worker *w, const struct probe_spec *step)
 {
 	struct like l = { .pt = w->pt, .step = step };
 	int err = elf_match_symbols(w->elf, STEP_LIKE, keep_like, &l);
@@ -272,10 +272,10 @@ static int answer_code(struct worker *w)
 		err = 0;
 		if (!(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
 			continue;
-		a = new_answer(w, ANSWER_CODE);
+		a = worker_new_answer(w, ANSWER_CODE);
 		a->offset = p.p_offset;
 		a->size = p.p_filesz;
-		err = send_answer(w);
+		err = worker_send_answer(w);
 		n++;
 	}
 	return err;
@@ -291,22 +291,22 @@ static int answer_loaded(struct worker *w)
 	struct elf_symbol s;
 	int err;
 
-	new_answer(w, ANSWER_MACHINE)->found = (uint32_t)elf_machine(w->elf);
-	err = send_answer(w);
+	worker_new_answer(w, ANSWER_MACHINE)->found = (uint32_t)elf_machine(w->elf);
+	err = worker_send_answer(w);
 	for (uint32_t i = 0; !err && i < INSPECT_FUNCTIONS; i++) {
 		struct inspect_answer *a;
 
 		if (elf_find_symbol(w->elf, names[i], &s))
 			continue;
-		a = new_answer(w, ANSWER_FUNCTION);
+		a = worker_new_answer(w, ANSWER_FUNCTION);
 		a->arg = i;
 		a->offset = s.offset;
-		err = send_answer(w);
+		err = worker_send_answer(w);
 	}
 	return err ? err : answer_code(w);
 }
 
-static int answer(struct worker *w, const struct inspect_request *rq)
+static int worker_answer(struct worker *w, const struct inspect_request *rq)
 {
 	const struct probe_spec *s;
 
@@ -316,11 +316,11 @@ static int answer(struct worker *w, const struct inspect_request *rq)
 		return answer_loaded(w);
 	s = &w->pt->specs[rq->spec];
 	if (rq->what == INSPECT_STEPS)
-		return answer_steps(w, s);
+		return worker_answer_steps(w, s);
 	return s->is_usdt ? check_usdt(w, s->symbol + strlen(SPEC_USDT)) : check_symbol(w, s->symbol);
 }
 
-static _Noreturn void work(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
+static _Noreturn void worker_run(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
 {
 	static struct worker w;
 	int err = 0;
@@ -337,14 +337,14 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	if (!err)
 		err = elf_open_fd(fd, &w.elf);
 	if (!err)
-		err = answer(&w, rq);
-	new_answer(&w, ANSWER_END)->err = err;
-	send_answer(&w);
+		err = worker_answer(&w, rq);
+	worker_new_answer(&w, ANSWER_END)->err = err;
+	worker_send_answer(&w);
 	_exit(0);
 }
 
 /* Returns 1 for a request, 0 if there will be no more, or an error of this request. */
-static int read_request(int from, struct inspect_request *rq, int fds[2])
+static int inspect_read_request(int from, struct inspect_request *rq, int fds[2])
 {
 	ssize_t n = passing_receive(from, rq, sizeof(*rq), fds, 2, 0, NULL);
 
@@ -367,12 +367,12 @@ static void inspect_serve(const struct probe_table *pt, int fd)
 		_exit(1);
 	if (confine_is_full() && confine_to_calls(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
 		_exit(1);
-	while ((more = read_request(fd, &rq, fds))) {
+	while ((more = inspect_read_request(fd, &rq, fds))) {
 		if (more < 0)
 			continue;
 		if (!fork()) {
 			close(fd);
-			work(pt, &rq, fds[0], fds[1]);
+			worker_run(pt, &rq, fds[0], fds[1]);
 		}
 		close(fds[0]);
 		close(fds[1]);
@@ -495,7 +495,7 @@ struct reply {
 };
 
 /* Sends the request with the file's descriptor. Returns the socket for the answer, or an error. */
-static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
+static int inspector_send_request(struct inspector *ins, const struct inspect_request *rq, int fd)
 {
 	int fds[2], err;
 
@@ -510,30 +510,30 @@ static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
 }
 
 /* The numbers of registers are checked by the program that reads the registers. */
-static bool is_fetch(const struct fetch *f)
+static bool fetch_is_valid(const struct fetch *f)
 {
 	return f->derefs <= FETCH_DEREFS_MAX && f->shift < 64 &&
 	       (!f->size || f->size == 1 || f->size == 2 || f->size == 4 || f->size == 8);
 }
 
-static bool are_rows(const struct probe_spec *s, const struct row_fetch *row)
+static bool rows_are_valid(const struct probe_spec *s, const struct row_fetch *row)
 {
 	for (int i = 0; i < ROW_COLUMNS; i++) {
-		if (!is_fetch(&row[i].array) || row[i].array.reg >= REG_MAX || row[i].loads > s->row[i].loads ||
+		if (!fetch_is_valid(&row[i].array) || row[i].array.reg >= REG_MAX || row[i].loads > s->row[i].loads ||
 			row[i].size > 8 || row[i].stride > ROW_STRUCT_MAX)
 			return false;
 	}
 	return s->row_struct;
 }
 
-static bool are_tensors(const struct probe_spec *s, const struct tensor_args *t)
+static bool tensors_are_valid(const struct probe_spec *s, const struct tensor_args *t)
 {
 	int n = __builtin_popcount(t->tensors);
 
 	return n == __builtin_popcount(t->regs) && n <= FUNC_VALS_MAX / 2 && t->n <= 32 && (!n || (s->is_glob && !s->nargs));
 }
 
-static int take_site(struct reply *r, const struct inspect_answer *a)
+static int reply_take_site(struct reply *r, const struct inspect_answer *a)
 {
 	const struct probe_table *pt = r->ins->pt;
 	struct elf_symbol symbol = { .name = a->text, .vaddr = a->vaddr, .offset = a->offset, .size = a->size };
@@ -562,17 +562,17 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		f.why = a->text + len;
 	if (s->from || (f.kind == FOUND_NO_ARG && a->arg >= s->nargs) || (f.kind == FOUND_NO_PYTHON && !s->is_python) ||
 		((f.site.exit || f.site.no_exits) && !s->is_python && !s->exits) ||
-		(f.kind == FOUND_SITE && (s->is_usdt || f.row) != (f.fetch != NULL)) || (f.row && !are_rows(s, f.row)) ||
-		!are_tensors(s, &f.tensors))
+		(f.kind == FOUND_SITE && (s->is_usdt || f.row) != (f.fetch != NULL)) || (f.row && !rows_are_valid(s, f.row)) ||
+		!tensors_are_valid(s, &f.tensors))
 		return -EPROTO;
 	for (size_t i = 0; f.fetch && i < FUNC_VALS_MAX; i++) {
-		if (!is_fetch(&f.fetch[i]))
+		if (!fetch_is_valid(&f.fetch[i]))
 			return -EPROTO;
 	}
 	return sites_take(r->ins->pt, r->shown, &f, &r->last_told, r->cb, r->arg);
 }
 
-static void drop_names(struct reply *r)
+static void reply_drop_names(struct reply *r)
 {
 	for (size_t i = 0; i < ELF_STRINGS_MAX; i++) {
 		free(r->names[i]);
@@ -580,7 +580,7 @@ static void drop_names(struct reply *r)
 	}
 }
 
-static int take_enum(struct reply *r, const struct inspect_answer *a)
+static int reply_take_enum(struct reply *r, const struct inspect_answer *a)
 {
 	struct probe_table *pt = r->ins->pt;
 	char **names;
@@ -597,12 +597,12 @@ static int take_enum(struct reply *r, const struct inspect_answer *a)
 	names = xcalloc(a->offset, sizeof(*names));
 	memcpy(names, r->names, a->offset * sizeof(*names));
 	memset(r->names, 0, a->offset * sizeof(*names));
-	drop_names(r);
+	reply_drop_names(r);
 	engine_set_names(pt, pt->engines[a->spec], a->arg, names, a->offset);
 	return 0;
 }
 
-static void take_instead(struct reply *r, const char *name)
+static void reply_take_instead(struct reply *r, const char *name)
 {
 	size_t len = r->instead ? strlen(r->instead) : 0;
 	const char *last = len ? strrchr(r->instead, ' ') : NULL;
@@ -613,7 +613,7 @@ static void take_instead(struct reply *r, const char *name)
 	snprintf(r->instead + len, r->instead_size - len, "%s%.70s", len ? ", " : "", name);
 }
 
-static int take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
+static int reply_take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
 {
 	if (a->kind == ANSWER_MACHINE) {
 		l->machine = (int)a->found;
@@ -629,7 +629,7 @@ static int take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
 }
 
 /* Returns 1 for the last message, 0, or an error. */
-static int take(struct inspect_answer *a, size_t n, void *arg)
+static int reply_take_answer(struct inspect_answer *a, size_t n, void *arg)
 {
 	struct reply *r = arg;
 
@@ -639,10 +639,10 @@ static int take(struct inspect_answer *a, size_t n, void *arg)
 		return -EPROTO;
 	switch (a->kind) {
 	case ANSWER_SITE:
-		return a->text_len && r->cb ? take_site(r, a) : -EPROTO;
+		return a->text_len && r->cb ? reply_take_site(r, a) : -EPROTO;
 	case ANSWER_ENUM:
 	case ANSWER_ENUM_END:
-		return take_enum(r, a);
+		return reply_take_enum(r, a);
 	case ANSWER_BUILD_ID:
 		if (r->build_id && a->text_len <= ELF_BUILD_ID_MAX && a->text_len &&
 			strspn(a->text, "0123456789abcdef") == a->text_len - 1)
@@ -650,12 +650,12 @@ static int take(struct inspect_answer *a, size_t n, void *arg)
 		return 0;
 	case ANSWER_INSTEAD:
 		if (a->text_len)
-			take_instead(r, a->text);
+			reply_take_instead(r, a->text);
 		return 0;
 	case ANSWER_MACHINE:
 	case ANSWER_FUNCTION:
 	case ANSWER_CODE:
-		return r->loaded ? take_loaded(r->loaded, a) : -EPROTO;
+		return r->loaded ? reply_take_loaded(r->loaded, a) : -EPROTO;
 	case ANSWER_END:
 		return a->err < 0 ? (a->err > -4096 ? a->err : -EPROTO) : 1;
 	default:
@@ -663,18 +663,18 @@ static int take(struct inspect_answer *a, size_t n, void *arg)
 	}
 }
 
-static int inspect(struct reply *r, const struct inspect_request *rq, int fd)
+static int inspect_run_request(struct reply *r, const struct inspect_request *rq, int fd)
 {
-	const struct answers as = { .take = take, .arg = r, .wait = r->ins->wait, .wait_arg = r->ins->wait_arg };
+	const struct answers as = { .take = reply_take_answer, .arg = r, .wait = r->ins->wait, .wait_arg = r->ins->wait_arg };
 	uint64_t end_ns = clock_mono_ns() + rq->ms * NSEC_PER_MSEC;
 	int answers, err;
 
-	answers = ask(r->ins, rq, fd);
+	answers = inspector_send_request(r->ins, rq, fd);
 	if (answers < 0)
 		return answers;
 	err = answers_read(answers, end_ns, &as);
 	close(answers);
-	drop_names(r);
+	reply_drop_names(r);
 	return err;
 }
 
@@ -691,7 +691,7 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
 	if (strlen(shown) >= sizeof(rq.shown))
 		return -ENAMETOOLONG;
 	strcpy(rq.shown, shown);
-	return inspect(&r, &rq, fd);
+	return inspect_run_request(&r, &rq, fd);
 }
 
 static int inspect_names(struct inspector *ins, int fd, enum inspect_what what, size_t spec, char *names, size_t size)
@@ -700,7 +700,7 @@ static int inspect_names(struct inspector *ins, int fd, enum inspect_what what, 
 	struct reply r = { .ins = ins, .instead = names, .instead_size = size };
 
 	*names = '\0';
-	return inspect(&r, &rq, fd);
+	return inspect_run_request(&r, &rq, fd);
 }
 
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
@@ -718,7 +718,7 @@ int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_l
 	struct inspect_request rq = { .what = INSPECT_LOADED, .ms = INSPECT_MS_MAX };
 	struct inspect_loaded loaded = { 0 };
 	struct reply r = { .ins = ins, .loaded = &loaded };
-	int err = inspect(&r, &rq, fd);
+	int err = inspect_run_request(&r, &rq, fd);
 
 	if (!err)
 		*ret_loaded = loaded;

@@ -143,7 +143,7 @@ bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals
 	return vals[i] != ROW_UNKNOWN;
 }
 
-static uint64_t known(uint64_t v, uint64_t otherwise)
+static uint64_t row_value_or(uint64_t v, uint64_t otherwise)
 {
 	return v == ROW_UNKNOWN ? otherwise : v;
 }
@@ -157,12 +157,12 @@ bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_
 	*ret = (struct step_rows){
 		.readable = v[ROW_READ] == vals[s->row_count - 1],
 		.one = v[ROW_ONE_SEQUENCE] != ROW_UNKNOWN,
-		.sequence = known(v[ROW_ONE_SEQUENCE], 0),
+		.sequence = row_value_or(v[ROW_ONE_SEQUENCE], 0),
 		.mask = v[ROW_MASK],
-		.n_sequences = known(v[ROW_N_SEQUENCES], 0),
-		.n_outputs = known(v[ROW_N_OUTPUTS], 0),
+		.n_sequences = row_value_or(v[ROW_N_SEQUENCES], 0),
+		.n_outputs = row_value_or(v[ROW_N_OUTPUTS], 0),
 		.outputs_known = v[ROW_N_OUTPUTS] != ROW_UNKNOWN,
-		.position = (int64_t)known(v[ROW_FIRST_POSITION], (uint64_t)-1),
+		.position = (int64_t)row_value_or(v[ROW_FIRST_POSITION], (uint64_t)-1),
 	};
 	return true;
 }

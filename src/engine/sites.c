@@ -40,7 +40,7 @@ static int set_text(struct python_text *to, uint8_t *to_len, const char *text, s
 	return 0;
 }
 
-static int add_name(
+static int python_calls_add_name(
 	struct python_calls *c, const char *name, const char *file, size_t file_len, const char **ret_why)
 {
 	struct python_function *n = &c->names[c->n];
@@ -74,7 +74,7 @@ static int add_in_module(struct python_calls *c, const char *option, const char 
 				*p = '/';
 		}
 		*ret_why = "a name, and the end of a path, have 1 to 63 bytes";
-		err = n < (int)sizeof(path) ? add_name(c, name, path, (size_t)n, ret_why) : -EINVAL;
+		err = n < (int)sizeof(path) ? python_calls_add_name(c, name, path, (size_t)n, ret_why) : -EINVAL;
 	}
 	return err;
 }
@@ -86,9 +86,9 @@ int python_names_parse(const char *option, struct python_calls *ret_calls, const
 	int err;
 
 	if (colon) {
-		err = add_name(&c, colon + 1, option, (size_t)(colon - option), ret_why);
+		err = python_calls_add_name(&c, colon + 1, option, (size_t)(colon - option), ret_why);
 	} else {
-		err = add_name(&c, option, NULL, 0, ret_why);
+		err = python_calls_add_name(&c, option, NULL, 0, ret_why);
 		/* not within main.<locals>.step */
 		for (const char *dot = strchr(option, '.'); dot && !err; dot = strchr(dot + 1, '.')) {
 			if (memchr(option, '<', (size_t)(dot - option)))
@@ -214,7 +214,7 @@ struct file_rows {
 	struct row_fetch row[ROW_COLUMNS];
 };
 
-static void rows_look(struct walk *w, const struct probe_spec *s, struct file_rows *fr, struct found *found)
+static void rows_find_accessors(struct walk *w, const struct probe_spec *s, struct file_rows *fr, struct found *found)
 {
 	const struct element *shown[ROW_COLUMNS] = {};
 	struct element elements[ROW_COLUMNS];
@@ -265,7 +265,7 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		note_fetch(&s->row[i].array, &regs, &flags);
 		flags |= SITE_READS_MEMORY;
 	}
-	rows_look(w, s, &fr, &found);
+	rows_find_accessors(w, s, &fr, &found);
 	if (s->flags & PROBE_F_GROUP)
 		note_fetch(&s->group, &regs, &flags);
 	if (s->flags & PROBE_F_SPAN)
@@ -314,7 +314,7 @@ static int place_args(const struct walk *w, const struct usdt_note *note, struct
 }
 
 /* The nop of a USDT probe is emulated on x86_64; arm64 does not single-step it since 6.12, either. */
-static int on_note(const struct usdt_note *note, void *arg)
+static int on_usdt_note(const struct usdt_note *note, void *arg)
 {
 	struct elf_symbol sym = { .name = note->name, .vaddr = note->vaddr, .offset = note->offset };
 	struct walk *w = arg;
@@ -372,7 +372,7 @@ static int walk_spec(struct walk *w)
 	if (s->is_python)
 		err = walk_python(w);
 	else if (s->is_usdt)
-		err = usdt_each(w->elf, s->symbol + strlen(SPEC_USDT), on_note, w);
+		err = usdt_each(w->elf, s->symbol + strlen(SPEC_USDT), on_usdt_note, w);
 	else if (elf_is_path(s->symbol))
 		err = walk_path(w, &sym) ?: on_symbol(&sym, w);
 	else if (s->is_glob)
@@ -414,7 +414,7 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 	return err;
 }
 
-static void tell(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
+static void site_warn_refused(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
 {
 	struct probe_spec *s = &pt->specs[f->spec];
 	bool told = *last_told == f->spec;
@@ -436,7 +436,7 @@ static void tell(struct probe_table *pt, const char *shown, const struct found *
 			f->symbol->name, (unsigned long)f->symbol->offset, s->args[f->arg].name, f->why);
 }
 
-static void tell_rows(const struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
+static void site_warn_rows(const struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
 {
 	const struct probe_spec *s = &pt->specs[f->spec];
 	bool all = true;
@@ -477,11 +477,11 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	int err;
 
 	if (f->kind != FOUND_SITE) {
-		tell(pt, shown, f, last_told);
+		site_warn_refused(pt, shown, f, last_told);
 		return 0;
 	}
 	if (f->row && *last_told != f->spec)
-		tell_rows(pt, shown, f, last_told);
+		site_warn_rows(pt, shown, f, last_told);
 	if (f->declared && pt->specs[f->spec].declared && pt->nodes && !f->tensors.sizes && *last_told != f->spec) {
 		*last_told = f->spec;
 		log_debug("%s does not show where it keeps the sizes of tensors: the execution trace has no shapes", shown);
@@ -508,7 +508,7 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 #define DECLARED_MAX 65536 /* further ones are left out; PyTorch 1.13 has 2,900 */
 
 /* The length of the name, with the name of the overload; 0: it is no declaration. */
-static size_t declaration(const char *text)
+static size_t declared_name_length(const char *text)
 {
 	static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 	size_t n = strspn(text, word), overload = text[n] == '.' ? 1 + strspn(text + n + 1, word) : 0;
@@ -519,7 +519,7 @@ static size_t declaration(const char *text)
 }
 
 /* The point before an overload is an underscore in the function's name. */
-static int compare(const char *a, size_t a_len, const char *b, size_t b_len)
+static int declared_compare(const char *a, size_t a_len, const char *b, size_t b_len)
 {
 	for (size_t i = 0; i < a_len && i < b_len; i++) {
 		char x = a[i] == '.' ? '_' : a[i], y = b[i] == '.' ? '_' : b[i];
@@ -530,11 +530,11 @@ static int compare(const char *a, size_t a_len, const char *b, size_t b_len)
 	return a_len < b_len ? -1 : a_len > b_len;
 }
 
-static int by_name(const void *a, const void *b)
+static int declared_compare_names(const void *a, const void *b)
 {
 	const char *x = *(const char *const *)a, *y = *(const char *const *)b;
 
-	return compare(x, strlen(x), y, strlen(y));
+	return declared_compare(x, strlen(x), y, strlen(y));
 }
 
 void declared_clear(struct declared *d)
@@ -556,7 +556,7 @@ void declared_read(struct elf_file *elf, struct declared *ret)
 	d.text = text;
 	d.names = xcalloc(DECLARED_MAX, sizeof(*d.names));
 	for (char *p = d.text, *next; p < d.text + len && d.n < DECLARED_MAX; p = next) {
-		size_t name = declaration(p);
+		size_t name = declared_name_length(p);
 
 		next = p + strlen(p) + 1; /* the copy ends with a NUL */
 		if (!name)
@@ -564,7 +564,7 @@ void declared_read(struct elf_file *elf, struct declared *ret)
 		p[name] = 0;
 		d.names[d.n++] = p;
 	}
-	qsort(d.names, d.n, sizeof(*d.names), by_name);
+	qsort(d.names, d.n, sizeof(*d.names), declared_compare_names);
 	*ret = d;
 }
 
@@ -586,10 +586,10 @@ static int result_of(const char *declared)
 
 const char *declared_find(const struct declared *d, const char *name, size_t len, int *ret_result)
 {
-	size_t at = bisect(d->n, i, compare(d->names[i], strlen(d->names[i]), name, len) < 0);
+	size_t at = bisect(d->n, i, declared_compare(d->names[i], strlen(d->names[i]), name, len) < 0);
 	const char *found = NULL;
 
-	if (at < d->n && !compare(name, len, d->names[at], strlen(d->names[at]))) {
+	if (at < d->n && !declared_compare(name, len, d->names[at], strlen(d->names[at]))) {
 		*ret_result = result_of(d->names[at]);
 		return d->names[at];
 	}
@@ -598,7 +598,7 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
 		const char *all = d->names[i];
 		size_t more = strlen(all) > len ? strlen(all) - len : 0;
 
-		if (!more || !len || compare(name, len, all + more, len))
+		if (!more || !len || declared_compare(name, len, all + more, len))
 			continue;
 		/* the name is the end of this one: nothing but the name is known */
 		*ret_result = !found || *ret_result == result_of(all) ? result_of(all) : -1;
@@ -691,7 +691,7 @@ static char *next_argument(char *p)
 	return p + strspn(p, " ");
 }
 
-static void take_tensor(struct tensor_args *t, const char *type, unsigned int reg)
+static void tensor_args_add(struct tensor_args *t, const char *type, unsigned int reg)
 {
 	static const struct {
 		const char *type;
@@ -719,7 +719,7 @@ void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct ten
 
 		next = next_argument(p);
 		if (reg >= 0 && reg <= REG_ARG6)
-			take_tensor(&t, p, (unsigned int)reg);
+			tensor_args_add(&t, p, (unsigned int)reg);
 		n = strlen(p) > 3 ? registers_of(p) : -1;
 		/* an argument that does not fit is passed in memory, and a later one may fit again */
 		if (reg + n <= REG_ARG6 + 1)

@@ -349,7 +349,7 @@ static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 }
 
 /* "TYPE SOURCE", "TYPE SOURCE at return", "TYPE SOURCE if CONDITION" */
-static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_table *enums, size_t n_enums,
+static int spec_parse_arg(struct probe_spec *s, const char *expr, const struct enum_table *enums, size_t n_enums,
 	const char **ret_why)
 {
 	struct probe_arg *arg = &s->args[s->nargs];
@@ -388,7 +388,7 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		*ret_why = "two arguments with the same name";
 		return -EINVAL;
 	}
-	if (parse_arg(s, expr, enums, n_enums, ret_why))
+	if (spec_parse_arg(s, expr, enums, n_enums, ret_why))
 		return -EINVAL;
 	s->args[s->nargs].name = xstrdup(name);
 	s->has_enums |= s->args[s->nargs].names != NULL;
@@ -525,7 +525,7 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 
 /* An engine's library is a glob on the file name; on the command line it may also be a path, or a
  * name without its version: libfoo.so finds libfoo.so.1. */
-static bool matches(const struct probe_spec *s, const char *path)
+static bool spec_matches_path(const struct probe_spec *s, const char *path)
 {
 	const char *base = basename(path);
 	size_t len;
@@ -559,12 +559,12 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	size_t len = strlen(path), tail = sizeof(deleted) - 1;
 	char plain[PATH_MAX];
 
-	if (matches(s, path))
+	if (spec_matches_path(s, path))
 		return true;
 	if (len <= tail || strcmp(path + len - tail, deleted) || len - tail >= sizeof(plain))
 		return false;
 	snprintf(plain, sizeof(plain), "%.*s", (int)(len - tail), path);
-	return matches(s, plain);
+	return spec_matches_path(s, plain);
 }
 
 /* 1 << argument, for each that determines the name. */
@@ -907,7 +907,7 @@ static int add_variant(struct enum_table *t, char **names, size_t n)
 	return (int)t->n_variants++;
 }
 
-static int add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
+static int enum_table_add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
 {
 	struct enum_file *f = find_file(t, dev, ino); /* the same under another path, or an older one with its number */
 	int variant;
@@ -931,7 +931,7 @@ void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char *
 		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
 			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
 	}
-	if (!t->object || add_file(t, pt->reading.dev, pt->reading.ino, names, n)) {
+	if (!t->object || enum_table_add_file(t, pt->reading.dev, pt->reading.ino, names, n)) {
 		elf_strings_free(names, n);
 		return;
 	}
