@@ -468,7 +468,7 @@ enum sample_kind {
 #define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */
 #define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
 #define SAMPLE_F_WAITS 0x08	 /* the thread still waits: its stack is not copied, and instead of Python frames there is one
-				  * whose `code` is the thread pointer; see complete_waiting() in stack/stack.c */
+				  * whose `code` is the thread pointer; see sample_complete() in stack/stack.c */
 #define SAMPLE_F_WOKEN_IRQ 0x20	 /* SAMPLE_OFF_CPU: an interrupt ended the wait */
 #define SAMPLE_F_LOOKED 0x10	 /* with SAMPLE_F_WAITS: for a dump while the recording goes on; the whole wait comes later */
 

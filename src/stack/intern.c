@@ -76,7 +76,7 @@ void intern_free(struct intern *in)
 	free(in);
 }
 
-static void *take_bytes(struct intern *in, size_t size)
+static void *intern_alloc(struct intern *in, size_t size)
 {
 	struct block *b;
 
@@ -94,7 +94,7 @@ static void *take_bytes(struct intern *in, size_t size)
 	return in->blocks->bytes + in->used - size;
 }
 
-static size_t clean(char *to, const char *text)
+static size_t text_copy_clean(char *to, const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	size_t n = 0, max = strnlen(text, STACK_NAME_MAX - 1), i = 0;
@@ -123,11 +123,11 @@ const char *intern_text(struct intern *in, const char *text)
 
 	if (!text)
 		return NULL;
-	len = clean(buf, text);
+	len = text_copy_clean(buf, text);
 	HASH_FIND(hh, in->texts, buf, len, t);
 	if (t)
 		return t->s;
-	t = take_bytes(in, sizeof(*t) + len + 1);
+	t = intern_alloc(in, sizeof(*t) + len + 1);
 	if (!t)
 		return NULL;
 	memcpy(t->s, buf, len + 1);
@@ -152,7 +152,7 @@ uint32_t intern_frame(struct intern *in, const struct frame *f)
 	HASH_FIND(hh, in->by_frame, &key, sizeof(key), e);
 	if (e)
 		return e->id;
-	e = in->n_frames < ENTRIES_MAX ? take_bytes(in, sizeof(*e)) : NULL;
+	e = in->n_frames < ENTRIES_MAX ? intern_alloc(in, sizeof(*e)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(&e->frame, &key, sizeof(key));
@@ -169,7 +169,7 @@ uint32_t intern_stack(struct intern *in, const uint32_t *frames, unsigned int n)
 	HASH_FIND(hh, in->by_stack, frames, n * sizeof(*frames), e);
 	if (e)
 		return e->id;
-	e = in->n_stacks < ENTRIES_MAX ? take_bytes(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
+	e = in->n_stacks < ENTRIES_MAX ? intern_alloc(in, sizeof(*e) + n * sizeof(*frames)) : NULL;
 	if (!e)
 		return INTERN_NONE;
 	memcpy(e->frames, frames, n * sizeof(*frames));

@@ -24,7 +24,7 @@ struct texts {
 };
 
 /* Returns its offset in the list. */
-static uint32_t add_text(struct texts *t, const char *text, size_t len)
+static uint32_t texts_add(struct texts *t, const char *text, size_t len)
 {
 	size_t at = t->len;
 
@@ -100,7 +100,7 @@ size_t kernel_symbols_memory(const struct kernel_symbols *ks)
 }
 
 /* Parses "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 such lines. */
-static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
+static void kernel_symbols_add(struct kernel_symbols *ks, char *line, char *end)
 {
 	const char *at = line, *name, *module = NULL;
 	struct symbol sym = { 0 };
@@ -118,16 +118,16 @@ static void add_symbol(struct kernel_symbols *ks, char *line, char *end)
 	end = tab ? tab : end;
 	if (end == name || end - name >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX)
 		return;
-	sym.name = add_text(&ks->texts, name, (size_t)(end - name));
+	sym.name = texts_add(&ks->texts, name, (size_t)(end - name));
 	/* symbols are grouped by module */
 	if (module && ks->n && ks->symbols[ks->n - 1].module && !strcmp(ks->texts.list + ks->symbols[ks->n - 1].module, module))
 		sym.module = ks->symbols[ks->n - 1].module;
 	else if (module)
-		sym.module = add_text(&ks->texts, module, strnlen(module, NAME_MAX_LEN));
+		sym.module = texts_add(&ks->texts, module, strnlen(module, NAME_MAX_LEN));
 	*list_push(ks->symbols, ks->n, ks->cap) = sym;
 }
 
-static int compare_symbols(const void *a, const void *b)
+static int kernel_symbol_compare(const void *a, const void *b)
 {
 	const struct symbol *sa = a, *sb = b;
 
@@ -143,7 +143,7 @@ static void sort_symbols(struct kernel_symbols *ks)
 	uint64_t least = UINT64_MAX;
 	size_t sorted = 1;
 
-	while (sorted < ks->n && compare_symbols(&all[sorted - 1], &all[sorted]) < 0)
+	while (sorted < ks->n && kernel_symbol_compare(&all[sorted - 1], &all[sorted]) < 0)
 		sorted++;
 	if (sorted >= ks->n)
 		return;
@@ -151,17 +151,17 @@ static void sort_symbols(struct kernel_symbols *ks)
 		least = all[i].start < least ? all[i].start : least;
 	while (sorted > 0 && all[sorted - 1].start >= least)
 		sorted--;
-	qsort(all + sorted, ks->n - sorted, sizeof(*all), compare_symbols);
+	qsort(all + sorted, ks->n - sorted, sizeof(*all), kernel_symbol_compare);
 }
 
-static void read_symbols(struct kernel_symbols *ks)
+static void kernel_symbols_read(struct kernel_symbols *ks)
 {
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t n;
 
 	while ((n = getline(&line, &cap, ks->f)) > 0)
-		add_symbol(ks, line, line + n - (line[n - 1] == '\n'));
+		kernel_symbols_add(ks, line, line + n - (line[n - 1] == '\n'));
 	free(line);
 	fclose(ks->f);
 	ks->f = NULL;
@@ -174,7 +174,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	size_t i;
 
 	if (ks->f)
-		read_symbols(ks);
+		kernel_symbols_read(ks);
 	i = bisect(ks->n, k, ks->symbols[k].start <= addr);
 	if (!i)
 		return NULL;
@@ -278,7 +278,7 @@ static void sort_codes(struct perf_map *map)
 }
 
 /* Keeps the newest `keep` lines. */
-static void keep_newest(struct perf_map *map, uint32_t keep)
+static void perf_map_keep_newest(struct perf_map *map, uint32_t keep)
 {
 	struct texts old = map->texts;
 	size_t n = 0;
@@ -290,7 +290,7 @@ static void keep_newest(struct perf_map *map, uint32_t keep)
 
 		if (map->order - c->order > keep)
 			continue;
-		c->name = add_text(&map->texts, name, strlen(name));
+		c->name = texts_add(&map->texts, name, strlen(name));
 		map->codes[n++] = *c;
 	}
 	map->n = n;
@@ -298,7 +298,7 @@ static void keep_newest(struct perf_map *map, uint32_t keep)
 }
 
 /* "START SIZE NAME"; other lines are skipped. */
-static void add_code(struct perf_map *map, const char *s, const char *end)
+static void perf_map_add_code(struct perf_map *map, const char *s, const char *end)
 {
 	uint64_t start, size;
 	size_t len;
@@ -314,18 +314,18 @@ static void add_code(struct perf_map *map, const char *s, const char *end)
 		sort_codes(map);
 		for (uint32_t keep = PERF_MAP_NAMES_MAX / 2;
 			map->n > PERF_MAP_NAMES_MAX / 2 || map->texts.len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
-			keep_newest(map, keep);
+			perf_map_keep_newest(map, keep);
 	}
 	*list_push(map->codes, map->n, map->cap) = (struct code){
 		.start = start,
 		.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
-		.name = add_text(&map->texts, s, len),
+		.name = texts_add(&map->texts, s, len),
 		.order = map->order++,
 	};
 }
 
 /* Reads whole lines from where it stopped; skips a buffer that has no line end. */
-static void read_on(struct perf_map *map)
+static void perf_map_read_lines(struct perf_map *map)
 {
 	char *buf = xmalloc(READ_MAX), *s, *end;
 	ssize_t n = pread(map->fd, buf, READ_MAX, (off_t)map->offset);
@@ -334,7 +334,7 @@ static void read_on(struct perf_map *map)
 		end = memchr(s, '\n', (size_t)(buf + n - s));
 		if (!end)
 			break;
-		add_code(map, s, end);
+		perf_map_add_code(map, s, end);
 	}
 	if (n > 0)
 		map->offset += s == buf && n == READ_MAX ? (uint64_t)n : (uint64_t)(s - buf);
@@ -342,7 +342,7 @@ static void read_on(struct perf_map *map)
 	sort_codes(map);
 }
 
-static void look(struct perf_map *map)
+static void perf_map_refresh(struct perf_map *map)
 {
 	uint64_t now = clock_mono_ns();
 	struct stat st;
@@ -364,7 +364,7 @@ static void look(struct perf_map *map)
 	for (int i = 0; i < 2 * UNREAD_MAX / READ_MAX; i++) {
 		uint64_t before = map->offset;
 
-		read_on(map);
+		perf_map_read_lines(map);
 		if (map->offset == before)
 			break;
 	}
@@ -374,7 +374,7 @@ const char *perf_map_find(struct perf_map *map, uint64_t addr, uint64_t *ret_sta
 {
 	size_t i;
 
-	look(map);
+	perf_map_refresh(map);
 	i = bisect(map->n, k, map->codes[k].start <= addr);
 	if (!i || addr - map->codes[i - 1].start >= map->codes[i - 1].size)
 		return NULL;

@@ -33,7 +33,7 @@ struct text {
 	jmp_buf full;
 };
 
-static void append(const char *s, size_t len, void *arg)
+static void demangled_append(const char *s, size_t len, void *arg)
 {
 	struct text *t = arg;
 
@@ -55,7 +55,7 @@ static bool is_rust(const char *name)
 }
 
 /* Returns the length without what compilers add for a copy or part of a function, and linkers for a symbol version. */
-static size_t length_of_source(const char *name)
+static size_t name_source_length(const char *name)
 {
 	static const char *const added[] = { ".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm.", ".localalias", "@" };
 	size_t len = strlen(name);
@@ -79,12 +79,12 @@ void demangle(const char *mangled, char *to, size_t size)
 		if (setjmp(t.full))
 			done = 1;
 		else if (is_rust(name))
-			done = rust_demangle_callback(name, DMGL_NO_OPTS, append, &t);
+			done = rust_demangle_callback(name, DMGL_NO_OPTS, demangled_append, &t);
 		else
-			done = cplus_demangle_v3_callback(name, DMGL_NO_OPTS, append, &t);
+			done = cplus_demangle_v3_callback(name, DMGL_NO_OPTS, demangled_append, &t);
 	}
 	if (!done || !t.len) {
-		t.len = length_of_source(name);
+		t.len = name_source_length(name);
 		if (t.len > size - 1)
 			t.len = size - 1;
 		memcpy(to, name, t.len);
@@ -195,7 +195,7 @@ void modules_free(struct modules *ms)
 
 /* ---- files ---- */
 
-static const char *take_path(struct intern *in, const char *path)
+static const char *module_intern_path(struct intern *in, const char *path)
 {
 	size_t len = strlen(path);
 	char buf[STACK_NAME_MAX];
@@ -296,7 +296,7 @@ static struct module *new_module(struct modules *ms, const struct file_key *key,
 	m = xcalloc(1, sizeof(*m));
 	m->key = *key;
 	m->number = ms->n_free ? ms->free[--ms->n_free] : ms->next_number++;
-	m->path = take_path(ms->in, path);
+	m->path = module_intern_path(ms->in, path);
 	m->next = ms->all;
 	ms->all = m;
 	ms->n_files++;
@@ -444,7 +444,7 @@ static uint32_t make_frame(struct modules *ms, const struct module *m, const str
 }
 
 /* The reader was replaced: opens the file for the new one. */
-static int reopen(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from)
+static int module_reopen(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from)
 {
 	int fd;
 
@@ -458,7 +458,7 @@ static int reopen(struct modules *ms, struct module *m, pid_t pid, const struct 
 	return open_module(ms, m, pid, fd);
 }
 
-static int ask(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
+static int module_read_place(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
 {
 	int err;
 
@@ -466,7 +466,7 @@ static int ask(struct modules *ms, struct module *m, pid_t pid, const struct map
 	if (m->failed)
 		return -EBADF;
 	if (!m->open || m->generation != reader_generation(ms->reader)) {
-		err = reopen(ms, m, pid, from);
+		err = module_reopen(ms, m, pid, from);
 		if (err)
 			return err;
 	}
@@ -479,14 +479,14 @@ static int ask(struct modules *ms, struct module *m, pid_t pid, const struct map
 	return err;
 }
 
-static bool is_start(const char *name)
+static bool is_thread_start(const char *name)
 {
 	return !strcmp(name, "_start") || !strcmp(name, "clone") || !strcmp(name, "clone3") || !strcmp(name, "__clone") ||
 	       !strcmp(name, "__clone3");
 }
 
 /* A file may claim any range, so it is cut to what is not known yet. */
-static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offset, const struct spot *spot)
+static void module_keep_range(struct modules *ms, struct module *m, size_t at, uint64_t offset, const struct spot *spot)
 {
 	struct known k = { .from = ms->answer.from, .to = ms->answer.to, .spot = *spot };
 	size_t cap;
@@ -519,15 +519,15 @@ struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const 
 		drop_places(ms);
 		at = 0;
 	}
-	err = ask(ms, m, pid, from, offset);
+	err = module_read_place(ms, m, pid, from, offset);
 	spot.row = err ? NULL : keep_row(ms, &ms->answer.row);
 	spot.fault = err == -EPROTO;
 	spot.named = ms->answer.name[0];
-	spot.starts = is_start(ms->answer.name);
+	spot.starts = is_thread_start(ms->answer.name);
 	spot.evaluates = !strncmp(ms->answer.name, EVALUATES, strlen(EVALUATES));
 	spot.frame = make_frame(ms, m, &ms->answer);
 	if (!err)
-		keep(ms, m, at, offset, &spot);
+		module_keep_range(ms, m, at, offset, &spot);
 	return spot;
 }
 
@@ -598,7 +598,7 @@ static const Dwfl_Callbacks callbacks = {
 	.section_address = dwfl_offline_section_address,
 };
 
-static int read_loads(struct lookup *l, Elf *elf)
+static int lookup_read_loads(struct lookup *l, Elf *elf)
 {
 	size_t n;
 
@@ -700,7 +700,7 @@ int lookup_open(int fd, int debug_fd, bool linked, struct lookup **ret_lookup)
 		close(l->debug_fd);
 		l->debug_fd = -1;
 	}
-	err = read_loads(l, elf);
+	err = lookup_read_loads(l, elf);
 out:
 	if (fd >= 0)
 		close(fd);
@@ -724,7 +724,7 @@ void lookup_close(struct lookup *l)
 
 /* ---- call frame information ---- */
 
-static int take_ops(struct row *row, struct rule *rule, const Dwarf_Op *ops, size_t n)
+static int rule_copy_ops(struct row *row, struct rule *rule, const Dwarf_Op *ops, size_t n)
 {
 	if (n > ROW_OPS_MAX - (size_t)row->n_ops)
 		return -E2BIG;
@@ -738,29 +738,29 @@ static int take_ops(struct row *row, struct rule *rule, const Dwarf_Op *ops, siz
 	return 0;
 }
 
-static bool fits(int64_t v)
+static bool is_int32(int64_t v)
 {
 	return v == (int32_t)v;
 }
 
-static int take_cfa(struct row *row, Dwarf_Frame *frame)
+static int row_set_cfa(struct row *row, Dwarf_Frame *frame)
 {
 	Dwarf_Op *ops;
 	size_t n;
 
 	if (dwarf_frame_cfa(frame, &ops, &n) || !n)
 		return -EBADMSG;
-	if (n == 1 && ops->atom == DW_OP_bregx && ops->number < ROW_REGS && fits((int64_t)ops->number2)) {
+	if (n == 1 && ops->atom == DW_OP_bregx && ops->number < ROW_REGS && is_int32((int64_t)ops->number2)) {
 		row->cfa = (struct rule){
 			.kind = RULE_REG, .reg = (uint8_t)ops->number, .offset = (int32_t)ops->number2
 		};
 		return 0;
 	}
 	row->cfa.kind = RULE_IS_EXPR;
-	return take_ops(row, &row->cfa, ops, n);
+	return rule_copy_ops(row, &row->cfa, ops, n);
 }
 
-static int take_register(struct row *row, Dwarf_Frame *frame, int reg)
+static int row_set_register(struct row *row, Dwarf_Frame *frame, int reg)
 {
 	struct rule *rule = &row->regs[reg];
 	Dwarf_Op mem[3], *ops;
@@ -781,13 +781,13 @@ static int take_register(struct row *row, Dwarf_Frame *frame, int reg)
 	value = ops[n - 1].atom == DW_OP_stack_value;
 	n -= value;
 	if (n && n <= 2 && ops[0].atom == DW_OP_call_frame_cfa &&
-		(n == 1 || (ops[1].atom == DW_OP_plus_uconst && fits((int64_t)ops[1].number)))) {
+		(n == 1 || (ops[1].atom == DW_OP_plus_uconst && is_int32((int64_t)ops[1].number)))) {
 		rule->kind = value ? RULE_IS : RULE_AT;
 		rule->offset = n == 1 ? 0 : (int32_t)ops[1].number;
 		return 0;
 	}
 	rule->kind = value ? RULE_IS_EXPR : RULE_AT_EXPR;
-	return take_ops(row, rule, ops, n);
+	return rule_copy_ops(row, rule, ops, n);
 }
 
 /* Addresses in [from, to). */
@@ -806,9 +806,9 @@ static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, struct range
 	if (dwarf_cfi_addrframe(cfi, at, &frame))
 		return -ENOENT;
 	ra = dwarf_frame_info(frame, &ret_range->from, &ret_range->to, &signal);
-	err = ra < 0 || ra >= ROW_REGS ? -EBADMSG : take_cfa(row, frame);
+	err = ra < 0 || ra >= ROW_REGS ? -EBADMSG : row_set_cfa(row, frame);
 	for (int reg = 0; !err && reg < ROW_REGS; reg++)
-		err = take_register(row, frame, reg);
+		err = row_set_register(row, frame, reg);
 	row->ra = (uint8_t)ra;
 	row->signal = signal;
 	row->known = !err;
@@ -855,7 +855,7 @@ static const char *symbol_name(const struct lookup *l, const struct symbol *s, G
 }
 
 /* Of two names for one place, the better one has a size, is global, has fewer leading underscores, is longer, in this order. */
-static bool is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
+static bool symbol_is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
 {
 	GElf_Sym sa, sb;
 	const char *na, *nb;
@@ -874,7 +874,7 @@ static bool is_better(struct lookup *l, const struct symbol *a, const struct sym
 	return ua != ub ? ua < ub : strlen(na) > strlen(nb);
 }
 
-static int compare_symbols(const void *a, const void *b)
+static int elf_symbol_compare(const void *a, const void *b)
 {
 	const struct symbol *sa = a, *sb = b;
 
@@ -893,13 +893,13 @@ static bool is_code(const struct lookup *l, GElf_Addr addr)
 }
 
 /* Keeps the best of several names for one place. */
-static void drop_twins(struct lookup *l)
+static void symbols_drop_aliases(struct lookup *l)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->n_symbols; i++) {
 		if (kept && l->symbols[kept - 1].start == l->symbols[i].start) {
-			if (is_better(l, &l->symbols[i], &l->symbols[kept - 1]))
+			if (symbol_is_better(l, &l->symbols[i], &l->symbols[kept - 1]))
 				l->symbols[kept - 1] = l->symbols[i];
 			continue;
 		}
@@ -909,7 +909,7 @@ static void drop_twins(struct lookup *l)
 }
 
 /* Reads and sorts the symbols, since libdw's own search is linear. */
-static void read_symbols(struct lookup *l)
+static void lookup_read_symbols(struct lookup *l)
 {
 	int n = dwfl_module_getsymtab(l->mod);
 
@@ -933,8 +933,8 @@ static void read_symbols(struct lookup *l)
 			.start = addr, .size = sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size, .index = i
 		};
 	}
-	qsort(l->symbols, l->n_symbols, sizeof(*l->symbols), compare_symbols);
-	drop_twins(l);
+	qsort(l->symbols, l->n_symbols, sizeof(*l->symbols), elf_symbol_compare);
+	symbols_drop_aliases(l);
 }
 
 static bool same_section(struct lookup *l, Dwarf_Addr a, Dwarf_Addr b)
@@ -952,7 +952,7 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct 
 	size_t lo;
 
 	if (!l->symbols_read)
-		read_symbols(l);
+		lookup_read_symbols(l);
 	lo = bisect(l->n_symbols, k, l->symbols[k].start <= at);
 	if (lo < l->n_symbols && l->symbols[lo].start < range->to)
 		range->to = l->symbols[lo].start;
@@ -973,7 +973,7 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct 
 	return NULL;
 }
 
-static bool find_address(const struct lookup *l, uint64_t offset, uint64_t *ret_vaddr)
+static bool lookup_find_vaddr(const struct lookup *l, uint64_t offset, uint64_t *ret_vaddr)
 {
 	for (size_t i = 0; i < l->n_loads; i++) {
 		if (offset - l->loads[i].offset < l->loads[i].size) {
@@ -984,7 +984,7 @@ static bool find_address(const struct lookup *l, uint64_t offset, uint64_t *ret_
 	return false;
 }
 
-static void read_parts(struct lookup *l)
+static void lookup_read_parts(struct lookup *l)
 {
 	Elf *elf = dwfl_module_getelf(l->mod, &l->bias);
 
@@ -1008,12 +1008,12 @@ static void read_parts(struct lookup *l)
 }
 
 /* Returns the name of a cold part without a symbol, or NULL. */
-static const char *find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start)
+static const char *lookup_find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start)
 {
 	uint64_t function;
 
 	if (!l->parts_read)
-		read_parts(l);
+		lookup_read_parts(l);
 	if (!l->n_parts)
 		return NULL;
 	function = cold_function(dwfl_module_getelf(l->mod, &l->bias), vaddr);
@@ -1035,7 +1035,7 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 	GElf_Sym sym;
 	uint64_t vaddr;
 
-	if (!find_address(l, offset, &vaddr))
+	if (!lookup_find_vaddr(l, offset, &vaddr))
 		return -ENXIO;
 	at = vaddr + l->bias;
 	find_row(l, at, &ret_place->row, &range);
@@ -1051,7 +1051,7 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 		name = symbol_name(l, s, &sym);
 		start = s->start;
 	} else {
-		name = find_part(l, vaddr, &start);
+		name = lookup_find_part(l, vaddr, &start);
 	}
 	ret_place->rel_pc = start - l->bias;
 	ret_place->from = offset - (at - range.from);

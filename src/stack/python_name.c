@@ -241,7 +241,7 @@ static void codes_drop(struct python_names *n, uint32_t tgid)
 	}
 }
 
-static void process_drop(struct python_names *n, struct process *p)
+static void names_drop_process(struct python_names *n, struct process *p)
 {
 	struct task_name *t, *next;
 
@@ -263,12 +263,12 @@ void python_names_free(struct python_names *n)
 	if (!n)
 		return;
 	while (n->processes)
-		process_drop(n, n->processes);
+		names_drop_process(n, n->processes);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 }
 
-static struct process *process_find(const struct python_names *n, uint32_t tgid)
+static struct process *names_find_process(const struct python_names *n, uint32_t tgid)
 {
 	struct process *p;
 
@@ -281,7 +281,7 @@ void python_names_gone(struct python_names *n, uint32_t tgid)
 	struct process *p, *old;
 
 	pthread_mutex_lock(&n->lock);
-	p = process_find(n, tgid);
+	p = names_find_process(n, tgid);
 	if (p && !p->gone) {
 		p->gone = true;
 		n->n_gone++;
@@ -290,7 +290,7 @@ void python_names_gone(struct python_names *n, uint32_t tgid)
 	while (old && n->n_gone > GONE_MAX && !old->gone)
 		old = old->hh.next;
 	if (old && n->n_gone > GONE_MAX)
-		process_drop(n, old);
+		names_drop_process(n, old);
 	pthread_mutex_unlock(&n->lock);
 }
 
@@ -299,7 +299,7 @@ bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_
 	struct process *p;
 
 	pthread_mutex_lock(&n->lock);
-	p = process_find(n, tgid);
+	p = names_find_process(n, tgid);
 	if (p && p->gone)
 		p = NULL;
 	if (p)
@@ -316,9 +316,9 @@ void python_names_set(struct python_names *n, uint32_t tgid, const struct python
 	p->fd = -1;
 	p->python = *python;
 	pthread_mutex_lock(&n->lock);
-	old = process_find(n, tgid);
+	old = names_find_process(n, tgid);
 	if (old)
-		process_drop(n, old);
+		names_drop_process(n, old);
 	HASH_ADD(hh, n->processes, tgid, sizeof(p->tgid), p);
 	pthread_mutex_unlock(&n->lock);
 }
@@ -333,7 +333,7 @@ void python_names_stats(struct python_names *n, struct python_names_stats *ret_s
 /* ---- memory of the process ---- */
 
 /* The descriptor stays with the address space that it was opened for: after exec or exit it reads nothing. */
-static int read_memory(struct python_names *n, struct process *p, uint64_t address, void *buf, size_t len)
+static int proc_read_memory(struct python_names *n, struct process *p, uint64_t address, void *buf, size_t len)
 {
 	char path[64];
 	ssize_t got;
@@ -355,7 +355,7 @@ static int read_memory(struct python_names *n, struct process *p, uint64_t addre
 }
 
 /* Returns the bytes of an object up to the end of its last field; 0: more than CODE_MAX. */
-static size_t extent(const uint16_t *offsets, size_t n)
+static size_t object_extent(const uint16_t *offsets, size_t n)
 {
 	size_t end = 0;
 
@@ -365,62 +365,62 @@ static size_t extent(const uint16_t *offsets, size_t n)
 	}
 	return end <= CODE_MAX ? end : 0;
 }
-#define EXTENT(...) extent((const uint16_t[]){ __VA_ARGS__ }, sizeof((const uint16_t[]){ __VA_ARGS__ }) / sizeof(uint16_t))
+#define EXTENT(...) object_extent((const uint16_t[]){ __VA_ARGS__ }, sizeof((const uint16_t[]){ __VA_ARGS__ }) / sizeof(uint16_t))
 
 static bool has_type(const struct python *p, const uint8_t *object, uint64_t type)
 {
 	return !type || u64_at(object, p->objects.type) == type;
 }
 
-/* Reads the first len bytes of an object and checks its type. len 0, from extent(), fails. */
-static int read_object(struct python_names *n, struct process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
+/* Reads the first len bytes of an object and checks its type. len 0, from object_extent(), fails. */
+static int proc_read_object(struct python_names *n, struct process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
 {
-	int err = len ? read_memory(n, p, address, buf, len) : -EFAULT;
+	int err = len ? proc_read_memory(n, p, address, buf, len) : -EFAULT;
 
 	return err || has_type(&p->python, buf, type) ? err : -EFAULT;
 }
 
 /* head: a copy of the string object, at least up to its state. */
-static int get_string(const struct python_objects *o, const uint8_t *head, struct python_string *ret)
+static int object_get_string(const struct python_objects *o, const uint8_t *head, struct python_string *ret)
 {
 	return python_text_kind(u32_at(head, o->str_state) >> o->str_kind_shift, u64_at(head, o->str_length), ret);
 }
 
 /* Reads a string as UTF-8, NUL-terminated, as much of it as fits. */
-static int read_text(struct python_names *n, struct process *p, uint64_t address, char *buf, size_t size)
+static int proc_read_string(struct python_names *n, struct process *p, uint64_t address, char *buf, size_t size)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX], data[PYTHON_FILE_MAX * 4];
 	struct python_string t;
-	int err = read_object(n, p, address, p->python.type_str, head, EXTENT(o->type, o->str_length, o->str_state));
+	int err = proc_read_object(n, p, address, p->python.type_str, head, EXTENT(o->type, o->str_length, o->str_state));
 
 	if (err)
 		return err;
-	if (get_string(o, head, &t))
+	if (object_get_string(o, head, &t))
 		return -EFAULT;
 	/* each character takes at least a byte */
 	if (t.length > size - 1)
 		t.length = size - 1;
-	err = read_memory(n, p, address + (t.ascii ? o->str_data : o->str_data_wide), data, t.length * t.width);
+	err = proc_read_memory(n, p, address + (t.ascii ? o->str_data : o->str_data_wide), data, t.length * t.width);
 	if (!err)
 		python_text_write(&t, data, buf, size);
 	return err;
 }
 
 /* On failure the function has a name, but no lines. */
-static void read_lines(struct python_names *n, struct process *p, struct code *c)
+static void code_read_lines(struct python_names *n, struct process *p, struct code *c)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX];
 	uint64_t size;
 
-	if (read_object(n, p, c->mark.lines, p->python.type_bytes, head, EXTENT(o->type, o->bytes_size)))
+	if (proc_read_object(n, p, c->mark.lines, p->python.type_bytes, head, EXTENT(o->type, o->bytes_size)))
 		return;
 	size = u64_at(head, o->bytes_size);
 	if (size > LINES_MAX)
 		return;
 	c->lines = xmalloc(size); /* an empty table means that all code is in the first line */
-	if (size && read_memory(n, p, c->mark.lines + o->bytes_data, c->lines, size)) {
+	if (size && proc_read_memory(n, p, c->mark.lines + o->bytes_data, c->lines, size)) {
 		free(c->lines);
 		c->lines = NULL;
 		return;
@@ -430,12 +430,12 @@ static void read_lines(struct python_names *n, struct process *p, struct code *c
 
 /* ---- code objects ---- */
 
-static int read_mark(struct python_names *n, struct process *p, uint64_t address, struct code_mark *ret_mark)
+static int code_read_mark(struct python_names *n, struct process *p, uint64_t address, struct code_mark *ret_mark)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint16_t name = o->code_qualname == PYTHON_NO_OFFSET ? o->code_name : o->code_qualname;
 	uint8_t object[CODE_MAX];
-	int err = read_object(n, p, address, p->python.type_code, object,
+	int err = proc_read_object(n, p, address, p->python.type_code, object,
 		EXTENT(o->type, name, o->code_filename, o->code_lines, o->code_firstlineno));
 
 	if (err)
@@ -449,7 +449,7 @@ static int read_mark(struct python_names *n, struct process *p, uint64_t address
 	return 0;
 }
 
-static int code_read(struct python_names *n, struct process *p, const struct code_key *key, const struct code_mark *mark,
+static int code_object_read(struct python_names *n, struct process *p, const struct code_key *key, const struct code_mark *mark,
 	struct code **ret_code)
 {
 	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
@@ -457,10 +457,10 @@ static int code_read(struct python_names *n, struct process *p, const struct cod
 	size_t len;
 	int err;
 
-	err = read_text(n, p, mark->name, name, sizeof(name));
+	err = proc_read_string(n, p, mark->name, name, sizeof(name));
 	if (err)
 		return err;
-	if (read_text(n, p, mark->file, file, sizeof(file)))
+	if (proc_read_string(n, p, mark->file, file, sizeof(file)))
 		file[0] = 0;
 	len = strlen(name) + 1;
 	c = xcalloc(1, sizeof(*c) + len + strlen(file) + 1);
@@ -469,7 +469,7 @@ static int code_read(struct python_names *n, struct process *p, const struct cod
 	c->file = c->name + len;
 	memcpy(c->name, name, len);
 	memcpy(c->file, file, strlen(file) + 1);
-	read_lines(n, p, c);
+	code_read_lines(n, p, c);
 	c->size = sizeof(*c) + len + strlen(file) + 1 + c->lines_len;
 	if (n->stats.memory + c->size > MEMORY_MAX)
 		codes_drop(n, 0);
@@ -480,7 +480,7 @@ static int code_read(struct python_names *n, struct process *p, const struct cod
 	return 0;
 }
 
-static int code_get(struct python_names *n, struct process *p, uint64_t address, struct code **ret_code)
+static int code_object_get(struct python_names *n, struct process *p, uint64_t address, struct code **ret_code)
 {
 	struct code_key key = { .address = address, .tgid = p->tgid };
 	struct code_mark mark;
@@ -488,7 +488,7 @@ static int code_get(struct python_names *n, struct process *p, uint64_t address,
 	int err;
 
 	HASH_FIND(hh, n->codes, &key, sizeof(key), c);
-	err = read_mark(n, p, address, &mark);
+	err = code_read_mark(n, p, address, &mark);
 	if (err == -ESRCH && c) {
 		*ret_code = c; /* the process has exited since the sample */
 		return 0;
@@ -502,7 +502,7 @@ static int code_get(struct python_names *n, struct process *p, uint64_t address,
 	}
 	if (c)
 		code_drop(n, c);
-	return code_read(n, p, &key, &mark, ret_code);
+	return code_object_read(n, p, &key, &mark, ret_code);
 }
 
 static uint32_t code_line(const struct process *p, const struct code *c, uint64_t instr)
@@ -529,9 +529,9 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 	int err = -ENOENT;
 
 	pthread_mutex_lock(&n->lock);
-	p = process_find(n, tgid);
+	p = names_find_process(n, tgid);
 	if (p)
-		err = code_get(n, p, code, &c);
+		err = code_object_get(n, p, code, &c);
 	if (!err) {
 		snprintf(n->name, sizeof(n->name), "%s", c->name);
 		snprintf(n->file, sizeof(n->file), "%s", c->file);
@@ -557,10 +557,10 @@ static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
 {
 	uint64_t v = 0;
 
-	return read_memory(m->names, m->process, address, &v, len) ? 0 : v;
+	return proc_read_memory(m->names, m->process, address, &v, len) ? 0 : v;
 }
 
-static uint64_t innermost(const struct memory *m, uint64_t thread)
+static uint64_t thread_innermost_frame(const struct memory *m, uint64_t thread)
 {
 	uint64_t frame = get_word(m, thread + m->w->thread_frame, 8);
 
@@ -584,7 +584,7 @@ static uint64_t find_frame(const struct memory *m, uint64_t self)
 			interp = get_word(m, interp + m->w->interp_next, 8);
 			continue;
 		}
-		frame = get_word(m, thread + m->w->thread_self, 8) == self ? innermost(m, thread) : 0;
+		frame = get_word(m, thread + m->w->thread_self, 8) == self ? thread_innermost_frame(m, thread) : 0;
 		if (frame)
 			return frame;
 		thread = get_word(m, thread + m->w->thread_next, 8);
@@ -619,13 +619,13 @@ static void copy_task(const struct memory *m, uint64_t name, struct python_found
 
 	f->task.frames = f->n;
 	f->task.bytes = 0;
-	while (f->task.bytes < PYTHON_TASK_BYTES && !read_memory(m->names, m->process, name + f->task.bytes, f->task.name + f->task.bytes, step))
+	while (f->task.bytes < PYTHON_TASK_BYTES && !proc_read_memory(m->names, m->process, name + f->task.bytes, f->task.name + f->task.bytes, step))
 		f->task.bytes += step;
 	f->has_task = f->task.bytes > 0;
 }
 
 /* See python_task_look() in bpf/python.bpf.h. Returns whether the search for a task is over. */
-static bool look_for_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
+static bool frame_find_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
 {
 	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
 
@@ -648,7 +648,7 @@ static void find_frames(const struct memory *m, uint64_t self, struct python_fou
 	bool looks = w->task_coro != PYTHON_NO_OFFSET;
 
 	for (unsigned int i = 0; frame && i < PYTHON_STEPS_MAX; i++) {
-		if (read_memory(m->names, m->process, frame + w->frame_previous, &previous, sizeof(previous)))
+		if (proc_read_memory(m->names, m->process, frame + w->frame_previous, &previous, sizeof(previous)))
 			break;
 		if (w->frame_owner != PYTHON_NO_OFFSET && get_word(m, frame + w->frame_owner, 1) >= w->owner_shim) {
 			if (ret->n)
@@ -658,7 +658,7 @@ static void find_frames(const struct memory *m, uint64_t self, struct python_fou
 				break;
 			gen = looks ? generator_of(m, frame) : 0;
 			if (!gen && inner)
-				looks = !look_for_task(m, frame, inner, ret);
+				looks = !frame_find_task(m, frame, inner, ret);
 			inner = gen;
 			ret->frames[ret->n++] = read_frame(m, frame);
 		}
@@ -674,7 +674,7 @@ void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, s
 	ret_found->n = 0;
 	ret_found->cut = ret_found->has_task = false;
 	pthread_mutex_lock(&n->lock);
-	p = process_find(n, tgid);
+	p = names_find_process(n, tgid);
 	if (p)
 		find_frames(&(struct memory){ n, p, &p->python.walk }, self, ret_found);
 	pthread_mutex_unlock(&n->lock);
@@ -683,14 +683,14 @@ void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, s
 /* ---- asyncio ---- */
 
 /* Gives the text of a task's name, of whose string object the beginning was copied. -EFAULT: it is not a string. */
-static int copied_text(const struct python *p, const struct python_task *task, char *buf, size_t size)
+static int task_name_text(const struct python *p, const struct python_task *task, char *buf, size_t size)
 {
 	const struct python_objects *o = &p->objects;
 	uint32_t bytes = task->bytes < PYTHON_TASK_BYTES ? task->bytes : PYTHON_TASK_BYTES;
 	size_t len = EXTENT(o->type, o->str_length, o->str_state), at;
 	struct python_string t;
 
-	if (!len || len > bytes || !has_type(p, task->name, p->type_str) || get_string(o, task->name, &t))
+	if (!len || len > bytes || !has_type(p, task->name, p->type_str) || object_get_string(o, task->name, &t))
 		return -EFAULT;
 	at = t.ascii ? o->str_data : o->str_data_wide;
 	if (at > bytes)
@@ -702,7 +702,7 @@ static int copied_text(const struct python *p, const struct python_task *task, c
 }
 
 /* Whether asyncio generated the name, like "Task-7". */
-static bool is_number(const char *name)
+static bool task_is_numbered(const char *name)
 {
 	return !strncmp(name, "Task-", 5) && name[5] && !name[5 + strspn(name + 5, "0123456789")];
 }
@@ -733,10 +733,10 @@ const char *python_names_task(struct python_names *n, uint32_t tgid, const struc
 	struct process *p;
 
 	pthread_mutex_lock(&n->lock);
-	p = process_find(n, tgid);
-	if (p && !copied_text(&p->python, task, name, sizeof(name))) {
+	p = names_find_process(n, tgid);
+	if (p && !task_name_text(&p->python, task, name, sizeof(name))) {
 		found = n->task;
-		if (name[0] && !is_number(name) && task_known(n, p, name))
+		if (name[0] && !task_is_numbered(name) && task_known(n, p, name))
 			snprintf(n->task, sizeof(n->task), "[task %s]", name);
 		else
 			found = "[task]";

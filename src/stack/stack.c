@@ -92,7 +92,7 @@ struct stacks {
 
 /* ---- processes ---- */
 
-static void drop_process(struct stacks *s, struct stack_process *p)
+static void stacks_drop_process(struct stacks *s, struct stack_process *p)
 {
 	HASH_DEL(s->by_tgid, p);
 	s->n_perf_maps -= p->names != NULL;
@@ -102,7 +102,7 @@ static void drop_process(struct stacks *s, struct stack_process *p)
 }
 
 /* NULL: not known. */
-static struct stack_process *find_process(struct stacks *s, uint32_t tgid)
+static struct stack_process *stacks_find_process(struct stacks *s, uint32_t tgid)
 {
 	struct stack_process *p;
 
@@ -111,9 +111,9 @@ static struct stack_process *find_process(struct stacks *s, uint32_t tgid)
 }
 
 /* Above PROCESSES_MAX the least recently used one is forgotten. */
-static struct stack_process *get_process(struct stacks *s, uint32_t tgid)
+static struct stack_process *stacks_get_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = find_process(s, tgid);
+	struct stack_process *p = stacks_find_process(s, tgid);
 
 	if (p && !p->hh.next)
 		return p;
@@ -121,7 +121,7 @@ static struct stack_process *get_process(struct stacks *s, uint32_t tgid)
 		HASH_DEL(s->by_tgid, p);
 	} else {
 		if (HASH_COUNT(s->by_tgid) >= PROCESSES_MAX)
-			drop_process(s, s->by_tgid);
+			stacks_drop_process(s, s->by_tgid);
 		p = xcalloc(1, sizeof(*p));
 		p->tgid = tgid;
 	}
@@ -211,7 +211,7 @@ static struct mapping *get_mapping(struct stacks *s, struct stack_process *p, ui
 /* ---- samples of threads that wait ---- */
 
 /* Whether the thread is still off-CPU with these registers: /proc/PID/syscall ends with stack pointer and program counter, proc(5). */
-static bool still_waits(const struct rec_sample *r)
+static bool thread_is_still_off_cpu(const struct rec_sample *r)
 {
 	char path[64], text[256], *sp, *pc;
 	bool same = false;
@@ -234,7 +234,7 @@ static bool still_waits(const struct rec_sample *r)
 	return same;
 }
 
-static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
+static size_t sample_read_stack(const struct rec_sample *r, uint8_t *buf)
 {
 	char path[64];
 	ssize_t n;
@@ -255,7 +255,7 @@ static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
  * Completes a SAMPLE_F_WAITS sample of `size` bytes into `room` (REC_SENT_MAX bytes). Returns the new size, or 0 if the sample
  * is malformed. If the thread has moved on, the sample gets no user space part.
  */
-static size_t complete_waiting(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
+static size_t sample_complete(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
 {
 	struct python_found found = { 0 };
 	struct python_frame pointer;
@@ -270,7 +270,7 @@ static size_t complete_waiting(const struct stacks_config *c, const struct rec_s
 	room->flags &= (u8)~SAMPLE_F_WAITS;
 	room->python_n = 0;
 	room->task = 0;
-	if (still_waits(r)) {
+	if (thread_is_still_off_cpu(r)) {
 		if (c->python_frames)
 			c->python_frames(c->python_arg, r->h.tgid, pointer.code, &found);
 		memcpy((uint8_t *)room + head, found.frames, found.n * sizeof(found.frames[0]));
@@ -280,9 +280,9 @@ static size_t complete_waiting(const struct stacks_config *c, const struct rec_s
 		if (room->task)
 			memcpy((uint8_t *)room + head, &found.task, sizeof(found.task));
 		head += SAMPLE_TASK_SIZE(room);
-		n = read_stack(r, (uint8_t *)room + head);
+		n = sample_read_stack(r, (uint8_t *)room + head);
 		/* the thread has not moved, so all reads show the same instant */
-		if (still_waits(r)) {
+		if (thread_is_still_off_cpu(r)) {
 			room->stack_bytes = (u32)n;
 			room->flags |= SAMPLE_F_TRUNCATED | (found.cut ? SAMPLE_F_PYTHON_CUT : 0);
 			return head + n;
@@ -327,7 +327,7 @@ void stacks_free(struct stacks *s)
 		return;
 	kernel_symbols_free(s->kernel);
 	HASH_ITER(hh, s->by_tgid, p, next)
-	drop_process(s, p);
+	stacks_drop_process(s, p);
 	modules_free(s->modules);
 	intern_free(s->in);
 	free(s);
@@ -335,7 +335,7 @@ void stacks_free(struct stacks *s)
 
 /* ---- the parts of a stack ---- */
 
-static void add(struct chain *c, uint32_t frame)
+static void chain_add_frame(struct chain *c, uint32_t frame)
 {
 	if (frame == INTERN_NONE)
 		c->no_memory = true;
@@ -353,7 +353,7 @@ static bool has_prefix(const char *name, const char *const *prefixes)
  * Frames within a BPF program are not the target's work, and mostly inftrace's: they become one frame, "[bpf]". Stacks of waits
  * and wake-ups begin in inftrace's program, which is left out together with the frames that lead to it.
  */
-static void take_kernel(struct stacks *s, const struct parts *p)
+static void stacks_add_kernel(struct stacks *s, const struct parts *p)
 {
 	static const char *const program[] = { "bpf_prog_", NULL };
 	static const char *const way[] = { "bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", NULL };
@@ -381,11 +381,11 @@ static void take_kernel(struct stacks *s, const struct parts *p)
 			continue;
 		f.name = intern_text(s->in, name);
 		f.file = intern_text(s->in, module);
-		add(&s->chain, intern_frame(s->in, &f));
+		chain_add_frame(&s->chain, intern_frame(s->in, &f));
 	}
 }
 
-static void take_python(struct stacks *s, const struct parts *p)
+static void stacks_add_python(struct stacks *s, const struct parts *p)
 {
 	struct chain *c = &s->chain;
 
@@ -411,7 +411,7 @@ static void take_python(struct stacks *s, const struct parts *p)
 }
 
 /* asyncio's task has a frame of its own, between its coroutine and what runs it. */
-static void take_task(struct stacks *s, const struct parts *p)
+static void stacks_add_task(struct stacks *s, const struct parts *p)
 {
 	struct frame f = { .kind = FRAME_PYTHON };
 	struct chain *c = &s->chain;
@@ -433,7 +433,7 @@ static void take_task(struct stacks *s, const struct parts *p)
 
 /* ---- user space ---- */
 
-static void add_native(struct chain *c, uint32_t frame, bool evaluates)
+static void chain_add_native(struct chain *c, uint32_t frame, bool evaluates)
 {
 	c->native[c->n_native++] = (struct native_frame){ frame, evaluates };
 }
@@ -465,7 +465,7 @@ static void drop_modules(struct stacks *s)
 	modules_drop_unused(s->modules);
 }
 
-static struct module *module_of(struct stacks *s, struct stack_process *p, struct mapping *m)
+static struct module *mapping_get_module(struct stacks *s, struct stack_process *p, struct mapping *m)
 {
 	bool fault = false;
 
@@ -483,10 +483,10 @@ static struct module *module_of(struct stacks *s, struct stack_process *p, struc
 }
 
 /* m: the mapping of pc, or NULL. */
-static struct spot look_up(struct stacks *s, struct stack_process *p, struct mapping *m, uint64_t pc)
+static struct spot stacks_find_spot(struct stacks *s, struct stack_process *p, struct mapping *m, uint64_t pc)
 {
 	struct spot spot = { .frame = INTERN_NONE };
-	struct module *module = m ? module_of(s, p, m) : NULL;
+	struct module *module = m ? mapping_get_module(s, p, m) : NULL;
 	uint32_t frame = INTERN_NONE;
 
 	if (module)
@@ -504,7 +504,7 @@ static struct spot look_up(struct stacks *s, struct stack_process *p, struct map
 }
 
 /* Returns 1 at the start of the thread, or an error of unwind_step(). */
-static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
+static int stacks_unwind_user(struct stacks *s, struct stack_process *p, struct unwind *u)
 {
 	static const struct row nothing;
 	struct chain *c = &s->chain;
@@ -516,8 +516,8 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 	while (!err) {
 		if (c->n_native == NATIVE_MAX)
 			return -ENODATA;
-		spot = look_up(s, p, m, unwind_pc(u));
-		add_native(c, spot.frame, spot.evaluates);
+		spot = stacks_find_spot(s, p, m, unwind_pc(u));
+		chain_add_native(c, spot.frame, spot.evaluates);
 		err = unwind_step(u, spot.row ? spot.row : &nothing);
 		/* sampled before its first instruction, where the call frame information does not yet mark it as the outermost */
 		if (err < 0 && spot.starts)
@@ -532,14 +532,14 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 	return err;
 }
 
-static void take_user(struct stacks *s, const struct parts *p)
+static void stacks_add_user(struct stacks *s, const struct parts *p)
 {
 	struct unwind u;
 	int err;
 
 	s->stats.user++;
 	unwind_start(&u, p->r->regs, p->stack, p->r->stack_bytes);
-	err = unwind(s, get_process(s, p->r->h.tgid), &u);
+	err = stacks_unwind_user(s, stacks_get_process(s, p->r->h.tgid), &u);
 	if (err == 1) {
 		s->stats.complete++;
 		s->chain.complete = true;
@@ -550,23 +550,23 @@ static void take_user(struct stacks *s, const struct parts *p)
 	else
 		s->stats.broken++;
 	if (s->chain.n_native < NATIVE_MAX)
-		add_native(&s->chain, s->cut, false);
+		chain_add_native(&s->chain, s->cut, false);
 }
 
 /* ---- together ---- */
 
-static void add_python(struct chain *c, unsigned int *at)
+static void chain_add_python(struct chain *c, unsigned int *at)
 {
-	add(c, c->python[(*at)++]);
+	chain_add_frame(c, c->python[(*at)++]);
 	if (c->task != INTERN_NONE && *at == c->in_task)
-		add(c, c->task);
+		chain_add_frame(c, c->task);
 }
 
 /*
  * Replaces each native frame of the interpreter's evaluation function by the Python frames that it evaluates: one, or
  * several from 3.11 on, where calls from Python to Python do not recurse. Frames left over by a cut native part go last.
  */
-static void merge(struct chain *c)
+static void chain_merge(struct chain *c)
 {
 	unsigned int evaluations = 0, seen = 0, at = 0;
 	bool marked = false;
@@ -579,7 +579,7 @@ static void merge(struct chain *c)
 		unsigned int end = at;
 
 		if (!c->native[i].evaluates || at == c->n_python) {
-			add(c, c->native[i].frame);
+			chain_add_frame(c, c->native[i].frame);
 			continue;
 		}
 		seen++;
@@ -593,13 +593,13 @@ static void merge(struct chain *c)
 			end = c->n_python - at > evaluations - seen ? c->n_python - (evaluations - seen) : at + 1;
 		}
 		while (at < end)
-			add_python(c, &at);
+			chain_add_python(c, &at);
 	}
 	while (at < c->n_python)
-		add_python(c, &at);
+		chain_add_python(c, &at);
 }
 
-static bool split(const struct rec_sample *r, size_t size, struct parts *ret)
+static bool sample_split(const struct rec_sample *r, size_t size, struct parts *ret)
 {
 	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n > SAMPLE_PYTHON_MAX || r->task > 1 ||
 		r->stack_bytes > SAMPLE_STACK_MAX ||
@@ -613,19 +613,19 @@ static bool split(const struct rec_sample *r, size_t size, struct parts *ret)
 	return true;
 }
 
-static uint32_t take(struct stacks *s, const struct parts *p)
+static uint32_t stacks_build_stack(struct stacks *s, const struct parts *p)
 {
 	struct chain *c = &s->chain;
 	uint32_t id;
 
 	c->n = c->n_native = c->n_python = 0;
 	c->complete = c->no_memory = false;
-	take_kernel(s, p);
-	take_python(s, p);
-	take_task(s, p);
+	stacks_add_kernel(s, p);
+	stacks_add_python(s, p);
+	stacks_add_task(s, p);
 	if (!(p->r->flags & SAMPLE_F_NO_USER))
-		take_user(s, p);
-	merge(c);
+		stacks_add_user(s, p);
+	chain_merge(c);
 	if (!c->n)
 		return STACK_NONE;
 	/* the innermost say more */
@@ -647,11 +647,11 @@ uint32_t stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
 
 	s->stats.samples++;
 	if (size >= sizeof(*r) && r->flags & SAMPLE_F_WAITS) {
-		size = complete_waiting(&s->config, r, size, (struct rec_sample *)s->waiting);
+		size = sample_complete(&s->config, r, size, (struct rec_sample *)s->waiting);
 		r = (const struct rec_sample *)s->waiting;
 	}
-	if (split(r, size, &p))
-		id = take(s, &p);
+	if (sample_split(r, size, &p))
+		id = stacks_build_stack(s, &p);
 	else
 		s->stats.malformed++;
 	s->stats.ns += clock_mono_ns() - start;
@@ -672,12 +672,12 @@ const struct frame *stacks_frame(const struct stacks *s, uint32_t frame)
 
 void stacks_know_process(struct stacks *s, uint32_t tgid)
 {
-	read_mappings(s, get_process(s, tgid));
+	read_mappings(s, stacks_get_process(s, tgid));
 }
 
 void stacks_remap_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = find_process(s, tgid);
+	struct stack_process *p = stacks_find_process(s, tgid);
 
 	if (p)
 		p->stale = true;
@@ -685,10 +685,10 @@ void stacks_remap_process(struct stacks *s, uint32_t tgid)
 
 void stacks_forget_process(struct stacks *s, uint32_t tgid)
 {
-	struct stack_process *p = find_process(s, tgid);
+	struct stack_process *p = stacks_find_process(s, tgid);
 
 	if (p)
-		drop_process(s, p);
+		stacks_drop_process(s, p);
 }
 
 void stacks_stats(const struct stacks *s, struct stacks_stats *ret_stats)

@@ -53,7 +53,7 @@ static const int server_calls[] = {
 	CALLS, SYS_clone, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_prctl, SYS_seccomp, SYS_kill, SYS_wait4
 };
 
-static int confine(const int *list, size_t n)
+static int confine_if_full(const int *list, size_t n)
 {
 	return confine_is_full() ? confine_to_calls(list, n) : 0;
 }
@@ -88,7 +88,7 @@ static void answer_request(struct lookup **files, const struct reader_request *r
 		lookup_link(files[rq->file], a->place.name, READER_LINK_MAX);
 }
 
-static _Noreturn void read_work(int fd)
+static _Noreturn void reader_run(int fd)
 {
 	static struct lookup *files[READER_FILES_MAX];
 	static struct reader_answer a;
@@ -97,7 +97,7 @@ static _Noreturn void read_work(int fd)
 
 	if (confine_is_full())
 		confine_limit(RLIMIT_DATA, MEMORY_MAX);
-	if (confine(reader_calls, sizeof(reader_calls) / sizeof(reader_calls[0])))
+	if (confine_if_full(reader_calls, sizeof(reader_calls) / sizeof(reader_calls[0])))
 		_exit(1);
 	while (receive_from(fd, &rq, sizeof(rq), fds) >= 0) {
 		/* a file that takes too long ends this process by SIGALRM */
@@ -125,7 +125,7 @@ static _Noreturn void reader_serve(int fd)
 	fd = confine_reader(fd, "inftrace-stack");
 	if (fd < 0)
 		_exit(1);
-	if (confine(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
+	if (confine_if_full(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
 		_exit(1);
 	while (receive_from(fd, &byte, sizeof(byte), fds) == 1) {
 		if (child > 0) {
@@ -135,7 +135,7 @@ static _Noreturn void reader_serve(int fd)
 		child = fork();
 		if (!child) {
 			close(fd);
-			read_work(fds[0]);
+			reader_run(fds[0]);
 		}
 		close(fds[0]);
 	}
@@ -200,7 +200,7 @@ unsigned int reader_generation(const struct reader *r)
 }
 
 /* Has the server start a reader, with no file open. */
-static int start(struct reader *r)
+static int reader_start(struct reader *r)
 {
 	int fds[2], err;
 
@@ -218,7 +218,7 @@ static int start(struct reader *r)
 	return 0;
 }
 
-static int read_answer(struct reader *r)
+static int reader_read_answer(struct reader *r)
 {
 	uint64_t end = clock_mono_ns() + READER_MS_MAX * NSEC_PER_MSEC;
 
@@ -239,15 +239,15 @@ static int read_answer(struct reader *r)
 	}
 }
 
-static int ask(struct reader *r, const struct reader_request *rq, const int *fds, size_t n)
+static int reader_send_request(struct reader *r, const struct reader_request *rq, const int *fds, size_t n)
 {
-	int err = r->fd < 0 ? start(r) : 0;
+	int err = r->fd < 0 ? reader_start(r) : 0;
 
 	if (err)
 		return err;
 	err = passing_send(r->fd, rq, sizeof(*rq), fds, n, 0);
 	if (!err)
-		err = read_answer(r);
+		err = reader_read_answer(r);
 	if (err) {
 		/* the server kills this reader when it starts the next one */
 		close(r->fd);
@@ -266,7 +266,7 @@ int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd, bool link
 	int err;
 
 	r->answer.place.name[0] = '\0';
-	err = ask(r, &rq, fds, debug_fd < 0 ? 1 : 2);
+	err = reader_send_request(r, &rq, fds, debug_fd < 0 ? 1 : 2);
 	close(fd);
 	if (debug_fd >= 0)
 		close(debug_fd);
@@ -278,7 +278,7 @@ void reader_close(struct reader *r, uint32_t file)
 	const struct reader_request rq = { .file = file, .close = 1 };
 
 	if (r->fd >= 0)
-		ask(r, &rq, NULL, 0);
+		reader_send_request(r, &rq, NULL, 0);
 }
 
 void reader_link(const struct reader *r, char to[READER_LINK_MAX])
@@ -298,7 +298,7 @@ int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place 
 
 	if (r->fd < 0)
 		return -EBADF;
-	err = ask(r, &rq, NULL, 0);
+	err = reader_send_request(r, &rq, NULL, 0);
 	if (err)
 		return err;
 	*ret_place = r->answer.place;
@@ -331,7 +331,7 @@ uint64_t unwind_pc(const struct unwind *u)
 	return u->regs[ROW_PC] - !u->exact;
 }
 
-static int read_stack(const struct unwind *u, uint64_t addr, size_t size, uint64_t *ret)
+static int unwind_read_stack(const struct unwind *u, uint64_t addr, size_t size, uint64_t *ret)
 {
 	uint64_t at = addr - u->start;
 
@@ -344,7 +344,7 @@ static int read_stack(const struct unwind *u, uint64_t addr, size_t size, uint64
 	return 0;
 }
 
-static bool is_known(const struct unwind *u, unsigned int reg)
+static bool reg_is_known(const struct unwind *u, unsigned int reg)
 {
 	return reg < ROW_REGS && u->known >> reg & 1;
 }
@@ -358,7 +358,7 @@ struct machine {
 	unsigned int depth;
 };
 
-static int push(struct machine *m, uint64_t value)
+static int machine_push(struct machine *m, uint64_t value)
 {
 	if (m->depth == DEPTH_MAX)
 		return -EINVAL;
@@ -366,23 +366,23 @@ static int push(struct machine *m, uint64_t value)
 	return 0;
 }
 
-static int push_register(struct machine *m, unsigned int reg, int64_t offset)
+static int machine_push_register(struct machine *m, unsigned int reg, int64_t offset)
 {
-	return is_known(m->u, reg) ? push(m, m->u->regs[reg] + (uint64_t)offset) : -EINVAL;
+	return reg_is_known(m->u, reg) ? machine_push(m, m->u->regs[reg] + (uint64_t)offset) : -EINVAL;
 }
 
 /* Runs an operation on the top value. -ENOSYS: it is not unary. */
-static int run_unary(struct machine *m, const struct row_op *op)
+static int machine_run_unary(struct machine *m, const struct row_op *op)
 {
 	uint64_t *top = &m->stack[m->depth - 1];
 
 	switch (op->atom) {
 	case DW_OP_deref:
-		return read_stack(m->u, *top, sizeof(*top), top);
+		return unwind_read_stack(m->u, *top, sizeof(*top), top);
 	case DW_OP_deref_size:
-		return op->number < 1 || op->number > 8 ? -EINVAL : read_stack(m->u, *top, (size_t)op->number, top);
+		return op->number < 1 || op->number > 8 ? -EINVAL : unwind_read_stack(m->u, *top, (size_t)op->number, top);
 	case DW_OP_dup:
-		return push(m, *top);
+		return machine_push(m, *top);
 	case DW_OP_drop:
 		m->depth--;
 		return 0;
@@ -401,79 +401,79 @@ static int run_unary(struct machine *m, const struct row_op *op)
 }
 
 /* Replaces the top two values by the result. */
-static int replace_two(struct machine *m, uint64_t value)
+static int machine_replace_two(struct machine *m, uint64_t value)
 {
 	m->stack[--m->depth - 1] = value;
 	return 0;
 }
 
-static int run_binary(struct machine *m, const struct row_op *op)
+static int machine_run_binary(struct machine *m, const struct row_op *op)
 {
 	uint64_t b = m->stack[m->depth - 1], a = m->stack[m->depth - 2];
 	int64_t sa = (int64_t)a, sb = (int64_t)b;
 
 	switch (op->atom) {
 	case DW_OP_and:
-		return replace_two(m, a & b);
+		return machine_replace_two(m, a & b);
 	case DW_OP_or:
-		return replace_two(m, a | b);
+		return machine_replace_two(m, a | b);
 	case DW_OP_xor:
-		return replace_two(m, a ^ b);
+		return machine_replace_two(m, a ^ b);
 	case DW_OP_plus:
-		return replace_two(m, a + b);
+		return machine_replace_two(m, a + b);
 	case DW_OP_minus:
-		return replace_two(m, a - b);
+		return machine_replace_two(m, a - b);
 	case DW_OP_mul:
-		return replace_two(m, a * b);
+		return machine_replace_two(m, a * b);
 	case DW_OP_shl:
-		return replace_two(m, b < 64 ? a << b : 0);
+		return machine_replace_two(m, b < 64 ? a << b : 0);
 	case DW_OP_shr:
-		return replace_two(m, b < 64 ? a >> b : 0);
+		return machine_replace_two(m, b < 64 ? a >> b : 0);
 	case DW_OP_eq:
-		return replace_two(m, a == b);
+		return machine_replace_two(m, a == b);
 	case DW_OP_ne:
-		return replace_two(m, a != b);
+		return machine_replace_two(m, a != b);
 	case DW_OP_ge:
-		return replace_two(m, sa >= sb);
+		return machine_replace_two(m, sa >= sb);
 	case DW_OP_gt:
-		return replace_two(m, sa > sb);
+		return machine_replace_two(m, sa > sb);
 	case DW_OP_le:
-		return replace_two(m, sa <= sb);
+		return machine_replace_two(m, sa <= sb);
 	case DW_OP_lt:
-		return replace_two(m, sa < sb);
+		return machine_replace_two(m, sa < sb);
 	default:
 		return -EINVAL;
 	}
 }
 
-static int run(struct machine *m, const struct row_op *op)
+static int machine_run_op(struct machine *m, const struct row_op *op)
 {
 	int err;
 
 	if (op->atom >= DW_OP_lit0 && op->atom <= DW_OP_lit31)
-		return push(m, op->atom - DW_OP_lit0);
+		return machine_push(m, op->atom - DW_OP_lit0);
 	if (op->atom >= DW_OP_breg0 && op->atom <= DW_OP_breg31)
-		return push_register(m, op->atom - DW_OP_breg0, op->number);
+		return machine_push_register(m, op->atom - DW_OP_breg0, op->number);
 	switch (op->atom) {
 	case DW_OP_bregx:
-		return op->number < 0 || op->number >= ROW_REGS ? -EINVAL : push_register(m, (unsigned int)op->number, op->number2);
+		return op->number < 0 || op->number >= ROW_REGS ? -EINVAL : machine_push_register(m, (unsigned int)op->number, op->number2);
 	case DW_OP_call_frame_cfa:
-		return push(m, m->cfa);
+		return machine_push(m, m->cfa);
 	case DW_OP_const1u ... DW_OP_consts:
-		return push(m, (uint64_t)op->number);
+		return machine_push(m, (uint64_t)op->number);
 	case DW_OP_stack_value:
 	case DW_OP_nop:
 		return 0;
 	default:
-		err = m->depth ? run_unary(m, op) : -EINVAL;
+		err = m->depth ? machine_run_unary(m, op) : -EINVAL;
 		if (err != -ENOSYS)
 			return err;
-		return m->depth > 1 ? run_binary(m, op) : -EINVAL;
+		return m->depth > 1 ? machine_run_binary(m, op) : -EINVAL;
 	}
 }
 
 /* There are no jumps, so it terminates. */
-static int evaluate(const struct unwind *u, const struct row *row, const struct rule *rule, uint64_t cfa, uint64_t *ret)
+static int rule_evaluate(const struct unwind *u, const struct row *row, const struct rule *rule, uint64_t cfa, uint64_t *ret)
 {
 	struct machine m = { .u = u, .cfa = cfa };
 	int err = 0;
@@ -481,7 +481,7 @@ static int evaluate(const struct unwind *u, const struct row *row, const struct 
 	if (row->n_ops > ROW_OPS_MAX || rule->op + rule->n_ops > row->n_ops)
 		return -EINVAL;
 	for (unsigned int i = 0; !err && i < rule->n_ops; i++)
-		err = run(&m, &row->ops[rule->op + i]);
+		err = machine_run_op(&m, &row->ops[rule->op + i]);
 	if (!err && !m.depth)
 		err = -EINVAL;
 	if (!err)
@@ -491,17 +491,17 @@ static int evaluate(const struct unwind *u, const struct row *row, const struct 
 
 /* ---- rules ---- */
 
-static int find_cfa(const struct unwind *u, const struct row *row, uint64_t *ret_cfa)
+static int row_find_cfa(const struct unwind *u, const struct row *row, uint64_t *ret_cfa)
 {
 	if (row->cfa.kind == RULE_IS_EXPR)
-		return evaluate(u, row, &row->cfa, 0, ret_cfa);
-	if (row->cfa.kind != RULE_REG || !is_known(u, row->cfa.reg))
+		return rule_evaluate(u, row, &row->cfa, 0, ret_cfa);
+	if (row->cfa.kind != RULE_REG || !reg_is_known(u, row->cfa.reg))
 		return -EINVAL;
 	*ret_cfa = u->regs[row->cfa.reg] + (uint64_t)(int64_t)row->cfa.offset;
 	return 0;
 }
 
-static int apply(const struct unwind *u, const struct row *row, unsigned int reg, uint64_t cfa, uint64_t *ret)
+static int row_restore_register(const struct unwind *u, const struct row *row, unsigned int reg, uint64_t cfa, uint64_t *ret)
 {
 	const struct rule *rule = &row->regs[reg];
 	uint64_t at = cfa + (uint64_t)(int64_t)rule->offset;
@@ -510,20 +510,20 @@ static int apply(const struct unwind *u, const struct row *row, unsigned int reg
 	switch (rule->kind) {
 	case RULE_SAME:
 		*ret = u->regs[reg];
-		return is_known(u, reg) ? 0 : -ENOENT;
+		return reg_is_known(u, reg) ? 0 : -ENOENT;
 	case RULE_AT:
-		return read_stack(u, at, sizeof(*ret), ret);
+		return unwind_read_stack(u, at, sizeof(*ret), ret);
 	case RULE_IS:
 		*ret = at;
 		return 0;
 	case RULE_REG:
-		*ret = is_known(u, rule->reg) ? u->regs[rule->reg] + (uint64_t)(int64_t)rule->offset : 0;
-		return is_known(u, rule->reg) ? 0 : -ENOENT;
+		*ret = reg_is_known(u, rule->reg) ? u->regs[rule->reg] + (uint64_t)(int64_t)rule->offset : 0;
+		return reg_is_known(u, rule->reg) ? 0 : -ENOENT;
 	case RULE_AT_EXPR:
-		err = evaluate(u, row, rule, cfa, &at);
-		return err ? err : read_stack(u, at, sizeof(*ret), ret);
+		err = rule_evaluate(u, row, rule, cfa, &at);
+		return err ? err : unwind_read_stack(u, at, sizeof(*ret), ret);
 	case RULE_IS_EXPR:
-		return evaluate(u, row, rule, cfa, ret);
+		return rule_evaluate(u, row, rule, cfa, ret);
 	default:
 		return -ENOENT;
 	}
@@ -531,14 +531,14 @@ static int apply(const struct unwind *u, const struct row *row, unsigned int reg
 
 /* The stack grows downwards, so the caller's frame lies above; only a leaf function on arm64 may use no stack. A signal
  * may have been handled on another stack. */
-static bool is_progress(const struct unwind *u, const struct row *row, uint64_t cfa)
+static bool cfa_is_progress(const struct unwind *u, const struct row *row, uint64_t cfa)
 {
 	if (row->signal)
 		return true;
 	return cfa > u->regs[ROW_SP] || (cfa == u->regs[ROW_SP] && u->inner && ROW_RA != ROW_PC);
 }
 
-static int finish(struct unwind *u, const uint64_t *regs, uint64_t known, uint64_t pc, bool signal)
+static int unwind_set_frame(struct unwind *u, const uint64_t *regs, uint64_t known, uint64_t pc, bool signal)
 {
 	memcpy(u->regs, regs, sizeof(u->regs));
 	pc &= ADDRESS_MASK;
@@ -552,22 +552,22 @@ static int finish(struct unwind *u, const uint64_t *regs, uint64_t known, uint64
 static int step_by_row(struct unwind *u, const struct row *row)
 {
 	uint64_t regs[ROW_REGS] = {}, known = 0, cfa;
-	int err = find_cfa(u, row, &cfa);
+	int err = row_find_cfa(u, row, &cfa);
 
 	if (err)
 		return err;
-	if (row->ra >= ROW_REGS || !is_progress(u, row, cfa))
+	if (row->ra >= ROW_REGS || !cfa_is_progress(u, row, cfa))
 		return -EINVAL;
 	if (row->regs[row->ra].kind == RULE_UNDEFINED)
 		return 1;
 	for (unsigned int i = 0; i < ROW_REGS; i++) {
-		err = apply(u, row, i, cfa, &regs[i]);
+		err = row_restore_register(u, row, i, cfa, &regs[i]);
 		if (!err)
 			known |= UINT64_C(1) << i;
 		else if (i == row->ra || i == ROW_SP)
 			return err == -ENODATA ? err : -EINVAL;
 	}
-	return finish(u, regs, known, regs[row->ra], row->signal);
+	return unwind_set_frame(u, regs, known, regs[row->ra], row->signal);
 }
 
 /* Code made at run time has no frame information, but the usual JIT compilers keep the frame pointer. */
@@ -576,13 +576,13 @@ static int step_by_frame_pointer(struct unwind *u)
 	uint64_t regs[ROW_REGS] = {}, fp = u->regs[ROW_FP], ra;
 	int err;
 
-	if (!is_known(u, ROW_FP) || fp < u->regs[ROW_SP] || fp % 8)
+	if (!reg_is_known(u, ROW_FP) || fp < u->regs[ROW_SP] || fp % 8)
 		return -EINVAL;
-	err = read_stack(u, fp, sizeof(*regs), &regs[ROW_FP]) ?: read_stack(u, fp + 8, sizeof(ra), &ra);
+	err = unwind_read_stack(u, fp, sizeof(*regs), &regs[ROW_FP]) ?: unwind_read_stack(u, fp + 8, sizeof(ra), &ra);
 	if (err)
 		return err;
 	regs[ROW_SP] = fp + 16;
-	return finish(u, regs, UINT64_C(1) << ROW_FP | UINT64_C(1) << ROW_SP, ra, false);
+	return unwind_set_frame(u, regs, UINT64_C(1) << ROW_FP | UINT64_C(1) << ROW_SP, ra, false);
 }
 
 int unwind_step(struct unwind *u, const struct row *row)
