@@ -74,7 +74,7 @@ struct recorder {
 
 /* ---- asking for a dump ---- */
 
-static int request(struct recorder *rec, const char *reason, struct last last, uint64_t id, uint64_t at_ns)
+static int recorder_add_request(struct recorder *rec, const char *reason, struct last last, uint64_t id, uint64_t at_ns)
 {
 	struct request *q = &rec->requests[rec->n_requests];
 
@@ -88,12 +88,12 @@ static int request(struct recorder *rec, const char *reason, struct last last, u
 
 int recorder_request(struct recorder *rec, const char *reason, struct last last, uint64_t id)
 {
-	return request(rec, reason, last, id, clock_boot_ns());
+	return recorder_add_request(rec, reason, last, id, clock_boot_ns());
 }
 
-static void fire(struct recorder *rec, const struct trigger_hit *hit)
+static void recorder_fire_trigger(struct recorder *rec, const struct trigger_hit *hit)
 {
-	if (hit && !rec->ending && request(rec, hit->reason, (struct last){ 0 }, 0, hit->ns))
+	if (hit && !rec->ending && recorder_add_request(rec, hit->reason, (struct last){ 0 }, 0, hit->ns))
 		log_warn("too many dumps are waiting already; no dump for %s", hit->reason);
 }
 
@@ -110,7 +110,7 @@ static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size
 	}
 	flight_append(rec->flight, h, size);
 	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP))
-		fire(rec, trigger_record(triggers, h));
+		recorder_fire_trigger(rec, trigger_record(triggers, h));
 }
 
 static void recorder_settled(struct sink *s)
@@ -118,7 +118,7 @@ static void recorder_settled(struct sink *s)
 	struct recorder *rec = (struct recorder *)s;
 
 	if (rec->w->o->triggers)
-		fire(rec, trigger_settled(rec->w->o->triggers));
+		recorder_fire_trigger(rec, trigger_settled(rec->w->o->triggers));
 }
 
 static void recorder_loss(struct sink *s, const struct loss *l)
@@ -131,7 +131,7 @@ static void recorder_loss(struct sink *s, const struct loss *l)
 	if (triggers && l->count[REC_STEP])
 		trigger_lost_steps(triggers, l->count[REC_STEP]);
 	if (triggers)
-		fire(rec, trigger_loss(triggers, rec->lost, l->to_ns));
+		recorder_fire_trigger(rec, trigger_loss(triggers, rec->lost, l->to_ns));
 }
 
 /* The window closes; what was kept is freed by recorder_free(). */
@@ -194,7 +194,7 @@ void recorder_free(struct recorder *rec)
 
 /* ---- spans in flight ---- */
 
-static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
+static void keep_open_span(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct rec_request waits;
 
@@ -208,7 +208,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 }
 
 /* Drops an open request that has ended since, as its record is in the store. There are few. */
-static void drop_ended(const struct rec_hdr *h, size_t size, void *arg)
+static void drop_ended_request(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
 
@@ -237,7 +237,7 @@ static const struct {
 
 #define RECORD_COST 512 /* bytes for each record in each format */
 
-static uint64_t cost_of(const struct record_options *o, uint64_t records)
+static uint64_t estimate_dump_bytes(const struct record_options *o, uint64_t records)
 {
 	uint64_t sum = 64 << 10; /* for the profile */
 
@@ -252,12 +252,12 @@ static uint64_t cost_of(const struct record_options *o, uint64_t records)
 	return sum;
 }
 
-static void add_live(struct task *t, void *arg)
+static void add_live_process(struct task *t, void *arg)
 {
 	thread_map_get(arg, t->tgid);
 }
 
-static void add_span(const struct rec_hdr *h, size_t size, void *arg)
+static void add_span_process(const struct rec_hdr *h, size_t size, void *arg)
 {
 	(void)size;
 	thread_map_get(arg, h->tgid);
@@ -276,13 +276,13 @@ static void plan_batches(struct recorder *rec)
 		return;
 	}
 	flight_dump_processes(rec->flight, &processes);
-	tasks_each_process(rec->dump.names, add_live, &processes);
-	in_flight_each(rec->open, add_span, &processes);
+	tasks_each_process(rec->dump.names, add_live_process, &processes);
+	in_flight_each(rec->open, add_span_process, &processes);
 	room = HASH_COUNT(processes.first) + 1;
 	rec->tgids = xcalloc(room, sizeof(*rec->tgids));
 	rec->batches = xcalloc(room, sizeof(*rec->batches));
 	while ((p = thread_map_next(&processes, p))) {
-		uint64_t cost = cost_of(rec->w->o, p->records);
+		uint64_t cost = estimate_dump_bytes(rec->w->o, p->records);
 
 		if (rec->n_tgids > begin && (bytes + cost > BATCH_BYTES || rec->n_tgids - begin == BATCH_MAX)) {
 			rec->batches[rec->n_batches++] = begin = rec->n_tgids;
@@ -311,7 +311,7 @@ static int open_batch(struct recorder *rec)
 /* ---- a dump ---- */
 
 /* Marks a span that starts before the dump, and unlinks a wake-up from a waker looked at before it: a dump can show neither. */
-static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
+static const struct rec_hdr *record_fit_to_dump(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	static union {
 		struct rec_hdr h;
@@ -337,13 +337,13 @@ static const struct rec_hdr *with_mark(const struct recorder *rec, const struct 
 	return &marked.h;
 }
 
-static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t size)
+static void recorder_write_record(struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	uint64_t end = h->start_ns + h->dur_ns;
 
 	if (!sink_wants(rec->out, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
-	h = with_strings(&rec->w->c->probes, with_mark(rec, h, size), &size);
+	h = with_strings(&rec->w->c->probes, record_fit_to_dump(rec, h, size), &size);
 	probe_table_use(&rec->w->c->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
@@ -356,15 +356,15 @@ static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t s
 	rec->settled_ns = rec->newest_ns;
 }
 
-static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
+static void dump_write_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
 
 	if (!in_flight_replaces(rec->open, h))
-		write_record(rec, h, size);
+		recorder_write_record(rec, h, size);
 }
 
-static void add_file(const char *name, uint64_t bytes, void *arg)
+static void recorder_add_file(const char *name, uint64_t bytes, void *arg)
 {
 	log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 	left_files_add(&((struct recorder *)arg)->files, name, bytes);
@@ -380,7 +380,7 @@ static void set_recording(struct recorder *rec)
 		start = run->start_boot_ns;
 	later = start - run->start_boot_ns;
 	rec->rec = *run;
-	rec->rec.on_file = add_file;
+	rec->rec.on_file = recorder_add_file;
 	rec->rec.on_file_arg = rec;
 	rec->rec.start_boot_ns = start;
 	rec->rec.start_mono_ns += later;
@@ -391,7 +391,7 @@ static void set_recording(struct recorder *rec)
 }
 
 /* Counts or writes the losses within the dump. */
-static void take_losses(struct recorder *rec, bool write)
+static void recorder_add_losses(struct recorder *rec, bool write)
 {
 	uint64_t first = rec->n_losses > LOSSES_MAX ? rec->n_losses - LOSSES_MAX : 0;
 
@@ -409,7 +409,7 @@ static void take_losses(struct recorder *rec, bool write)
 }
 
 /* Drains the rings: their records are from before the trigger. */
-static int drain_all(struct recorder *rec)
+static int recorder_drain_rings(struct recorder *rec)
 {
 	int more = 1;
 
@@ -418,19 +418,19 @@ static int drain_all(struct recorder *rec)
 	return more < 0 ? more : 0;
 }
 
-static int begin(struct recorder *rec)
+static int recorder_begin_dump(struct recorder *rec)
 {
 	uint64_t now = clock_boot_ns();
 	int err;
 
 	rec->files = (struct left_files){ .list = json_object_new_array() };
 	rec->open = in_flight_new();
-	err = session_peek(rec->w->c->session, keep_open, in_flight_end_thread, rec->open);
+	err = session_peek(rec->w->c->session, keep_open_span, in_flight_end_thread, rec->open);
 	if (err)
 		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
 	in_flight_ready(rec->open);
 	rec->looking = true;
-	err = session_peek_waits(rec->w->c->session) ?: drain_all(rec);
+	err = session_peek_waits(rec->w->c->session) ?: recorder_drain_rings(rec);
 	if (!err)
 		intake_finish_stacks(rec->w->in);
 	rec->looking = false;
@@ -443,10 +443,10 @@ static int begin(struct recorder *rec)
 	rec->dumping = true;
 	flight_dump_last(rec->flight, rec->requests[0].last, rec->requests[0].at_ns, &rec->dump);
 	rec->begun_ns = now;
-	flight_dump_since(rec->flight, now, drop_ended, rec);
+	flight_dump_since(rec->flight, now, drop_ended_request, rec);
 	set_recording(rec);
 	rec->totals.close_ns = now;
-	take_losses(rec, false);
+	recorder_add_losses(rec, false);
 	plan_batches(rec);
 	err = open_batch(rec);
 	rec->totals.open_cost_ns = clock_boot_ns() - now;
@@ -454,7 +454,7 @@ static int begin(struct recorder *rec)
 }
 
 /* Cleans up, whether or not the dump was written. */
-static void end(struct recorder *rec)
+static void recorder_end_dump(struct recorder *rec)
 {
 	sink_close(rec->out, NULL);
 	rec->out = NULL;
@@ -471,7 +471,7 @@ static void end(struct recorder *rec)
 }
 
 /* Tells the client, if one is waiting, and goes on to the next request. */
-static void answer(struct recorder *rec, int err)
+static void recorder_answer(struct recorder *rec, int err)
 {
 	struct request *q = &rec->requests[0];
 	struct json_object *reply = NULL;
@@ -503,16 +503,16 @@ static void answer(struct recorder *rec, int err)
 	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
 }
 
-static void on_open(const struct rec_hdr *h, size_t size, void *arg)
+static void write_open_span(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
 
 	/* drops a request that was answered long ago, but whose end nothing has reported */
 	if (h->start_ns + h->dur_ns > rec->rec.start_boot_ns)
-		write_record(rec, h, size);
+		recorder_write_record(rec, h, size);
 }
 
-static void write_end(struct recorder *rec)
+static void recorder_write_end(struct recorder *rec)
 {
 	struct mark m = {
 		.name = "trigger",
@@ -521,8 +521,8 @@ static void write_end(struct recorder *rec)
 		.reason = rec->requests[0].reason,
 	};
 
-	in_flight_each(rec->open, on_open, rec);
-	take_losses(rec, true);
+	in_flight_each(rec->open, write_open_span, rec);
+	recorder_add_losses(rec, true);
 	/* twice, since sink_settled() covers what was sent before the previous call */
 	sink_settled(rec->out);
 	sink_settled(rec->out);
@@ -551,14 +551,14 @@ static int close_batch(struct recorder *rec)
 
 /* Writes more of the dump, until `until` and as far as the disk keeps up. Returns 1 when it is complete. Closing a file waits for
  * the disk, so little must be left to write by then. */
-static int work(struct recorder *rec, uint64_t until)
+static int recorder_write_more(struct recorder *rec, uint64_t until)
 {
 	int err = rec->given_up ? -EINTR : rec->written ? sink_flush(rec->out)
 							: 0;
 
 	while (!rec->written && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
-		if (!flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS))
-			write_end(rec);
+		if (!flight_dump_next(rec->flight, dump_write_record, rec, SLICE_RECORDS))
+			recorder_write_end(rec);
 		err = sink_flush(rec->out);
 	}
 	if (err) {
@@ -580,13 +580,13 @@ void recorder_round(struct recorder *rec, uint64_t now_ns)
 	if (!rec->n_requests)
 		return;
 	if (!rec->dumping)
-		done = begin(rec);
+		done = recorder_begin_dump(rec);
 	if (!done)
-		done = work(rec, now_ns + ROUND_NS);
+		done = recorder_write_more(rec, now_ns + ROUND_NS);
 	if (!done)
 		return;
-	end(rec);
-	answer(rec, done < 0 ? done : 0);
+	recorder_end_dump(rec);
+	recorder_answer(rec, done < 0 ? done : 0);
 	rec->dumps += done > 0;
 }
 
@@ -608,7 +608,7 @@ unsigned int recorder_finish(struct recorder *rec)
 	sigset_t set;
 
 	/* the end of the last target may be known from /proc while its record is still in a ring */
-	drain_all(rec);
+	recorder_drain_rings(rec);
 	/* and what the GPU did, which triggers judge, may still be with its agent */
 	if (rec->w->in->gpu)
 		gpu_stop(rec->w->in->gpu, moved_ns);

@@ -98,7 +98,7 @@ void in_flight_ready(struct in_flight *f)
 	f->since_ns -= f->since_ns < CLOCK_SLACK_NS ? f->since_ns : CLOCK_SLACK_NS;
 }
 
-static const struct thread *thread_of(const struct in_flight *f, uint32_t tid)
+static const struct thread *in_flight_find_thread(const struct in_flight *f, uint32_t tid)
 {
 	struct thread key = { .tid = tid };
 
@@ -107,7 +107,7 @@ static const struct thread *thread_of(const struct in_flight *f, uint32_t tid)
 
 uint64_t in_flight_at(const struct in_flight *f, uint32_t tid)
 {
-	const struct thread *t = thread_of(f, tid);
+	const struct thread *t = in_flight_find_thread(f, tid);
 
 	return t ? t->at_ns : UINT64_MAX;
 }
@@ -165,7 +165,7 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 
 	if (record_end(h) < f->since_ns || !(1u << h->kind & KINDS_NESTED))
 		return false;
-	t = thread_of(f, h->tid);
+	t = in_flight_find_thread(f, h->tid);
 	if (!t)
 		return false;
 	if (record_end(h) > t->at_ns)
@@ -253,7 +253,7 @@ static void push_free(struct flight *f, struct chunk *c, bool cold)
 }
 
 /* Divides up the f->bytes of memory. */
-static void lay_out(struct flight *f, size_t page)
+static void flight_divide_memory(struct flight *f, size_t page)
 {
 	size_t chunk = CHUNK_BYTES, front;
 
@@ -288,7 +288,7 @@ int flight_new(uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, stru
 		return -errno;
 	f->bytes = bytes;
 	f->keep_ns = keep_ns;
-	lay_out(f, page);
+	flight_divide_memory(f, page);
 	f->base = tasks_copy(tasks);
 	*ret_flight = f;
 	return 0;
@@ -335,7 +335,7 @@ static void evict_oldest(struct flight *f)
 
 /* Evicts until n chunks are free. The newest is never evicted: without a dump there are more than n chunks, and a dump
  * begins with spare ones, so by the time they run out there are newer chunks. */
-static void make_free(struct flight *f, unsigned int n)
+static void flight_evict_chunks(struct flight *f, unsigned int n)
 {
 	while (f->n_free[false] + f->n_free[true] < n)
 		evict_oldest(f);
@@ -346,7 +346,7 @@ static struct chunk *add_chunk(struct flight *f)
 	struct chunk *c;
 	bool cold;
 
-	make_free(f, f->dump.running ? 1 : f->spare + 1);
+	flight_evict_chunks(f, f->dump.running ? 1 : f->spare + 1);
 	cold = !f->free[false];
 	c = f->free[cold];
 	f->free[cold] = c->next;
@@ -433,7 +433,7 @@ int flight_dump_begin(struct flight *f, uint64_t at_ns, struct tasks *live, stru
 	if (d->running)
 		return -EBUSY;
 	/* the previous dump may have used up the spare ones */
-	make_free(f, f->spare);
+	flight_evict_chunks(f, f->spare);
 	names = tasks_copy(f->base);
 	if (live)
 		tasks_add_others(names, live);
@@ -479,7 +479,7 @@ static const struct entry *next_entry(const struct flight *f, struct cursor *at,
 	return e;
 }
 
-static int later(const void *a, const void *b)
+static int compare_newest_first(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -487,7 +487,7 @@ static int later(const void *a, const void *b)
 }
 
 /* When the nth step from the end began; 0: there are fewer. */
-static uint64_t last_step(const struct flight *f, uint32_t n)
+static uint64_t flight_nth_last_step(const struct flight *f, uint32_t n)
 {
 	struct cursor at = { f->dump.first, 0 };
 	uint64_t *starts = NULL, ns = 0;
@@ -499,7 +499,7 @@ static uint64_t last_step(const struct flight *f, uint32_t n)
 			*list_push(starts, len, cap) = e->rec->start_ns;
 	}
 	if (len >= n) {
-		qsort(starts, len, sizeof(*starts), later);
+		qsort(starts, len, sizeof(*starts), compare_newest_first);
 		ns = starts[n - 1];
 	}
 	free(starts);
@@ -508,15 +508,15 @@ static uint64_t last_step(const struct flight *f, uint32_t n)
 
 void flight_dump_last(struct flight *f, struct last last, uint64_t at_ns, struct flight_dump *dump)
 {
-	uint64_t from = last.n ? last_step(f, last.n) : last.ns && at_ns > last.ns ? at_ns - last.ns
-										   : 0;
+	uint64_t from = last.n ? flight_nth_last_step(f, last.n) : last.ns && at_ns > last.ns ? at_ns - last.ns
+											      : 0;
 
 	if (from > f->dump.horizon_ns)
 		f->dump.horizon_ns = dump->horizon_ns = from;
 }
 
 /* This pass is done with the dump's current chunk. */
-static void unpin(struct flight *f)
+static void flight_unpin_chunk(struct flight *f)
 {
 	struct dump *d = &f->dump;
 	struct chunk *c = d->chunk;
@@ -551,7 +551,7 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
 			if (record_end(e->rec) > d->horizon_ns)
 				cb(e->rec, e->size, arg);
 		}
-		unpin(f);
+		flight_unpin_chunk(f);
 	}
 	return 0;
 }
@@ -564,7 +564,7 @@ void flight_dump_end(struct flight *f)
 		d->chunk = d->first;
 	d->passes = 0;
 	while (d->chunk)
-		unpin(f);
+		flight_unpin_chunk(f);
 	tasks_free(d->names);
 	tasks_free(d->first_names);
 	*d = (struct dump){};

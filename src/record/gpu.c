@@ -100,7 +100,7 @@ struct gpu {
 /* ---- what the COMMAND needs ---- */
 
 /* Finds the agent beside inftrace, or where it is installed. */
-static int find_library(char path[PATH_MAX])
+static int gpu_find_agent_file(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
 	char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
@@ -124,7 +124,7 @@ static void add_variable(struct gpu *g, char *value)
 static int set_environment(struct gpu *g)
 {
 	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->o->cupti;
-	int err = find_library(g->library);
+	int err = gpu_find_agent_file(g->library);
 	char *real = NULL;
 
 	if (err)
@@ -145,7 +145,7 @@ static int set_environment(struct gpu *g)
 
 /* ---- the socket ---- */
 
-static int watch(const struct gpu *g, int fd)
+static int gpu_watch_fd(const struct gpu *g, int fd)
 {
 	struct epoll_event e = { .events = EPOLLIN };
 
@@ -153,7 +153,7 @@ static int watch(const struct gpu *g, int fd)
 }
 
 /* The socket is abstract, per network namespace: it leaves no file to remove, or for another user to replace. */
-static int listen_at_name(struct gpu *g)
+static int gpu_listen(struct gpu *g)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	size_t len = strlen(g->socket_name);
@@ -168,7 +168,7 @@ static int listen_at_name(struct gpu *g)
 	if (bind(fd, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) || listen(fd, BACKLOG))
 		err = -errno;
 	else
-		err = watch(g, fd);
+		err = gpu_watch_fd(g, fd);
 	if (err)
 		close(fd);
 	else
@@ -183,16 +183,16 @@ struct visit {
 };
 
 /* Runs in a thread of its own, which ends in the other namespace. */
-static void *listen_there(void *arg)
+static void *gpu_listen_in_namespace(void *arg)
 {
 	struct visit *v = arg;
 
-	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : listen_at_name(v->g);
+	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : gpu_listen(v->g);
 	return NULL;
 }
 
 /* Lets agents of that process connect. Needs CAP_SYS_ADMIN if it is in another network namespace. */
-static int listen_for(struct gpu *g, pid_t pid)
+static int gpu_listen_for_process(struct gpu *g, pid_t pid)
 {
 	struct visit v = { .g = g };
 	bool known = false;
@@ -211,7 +211,7 @@ static int listen_for(struct gpu *g, pid_t pid)
 	for (unsigned int i = 0; i < g->n_namespaces && !v.err; i++)
 		known |= g->namespaces[i] == st.st_ino;
 	if (!v.err && !known) {
-		v.err = -pthread_create(&t, NULL, listen_there, &v);
+		v.err = -pthread_create(&t, NULL, gpu_listen_in_namespace, &v);
 		if (!v.err)
 			pthread_join(t, NULL);
 		if (!v.err)
@@ -222,7 +222,7 @@ static int listen_for(struct gpu *g, pid_t pid)
 }
 
 /* Prints one line on failure. */
-static int open_socket(struct gpu *g)
+static int gpu_open_socket(struct gpu *g)
 {
 	uint64_t secret = 0;
 	int err;
@@ -235,7 +235,7 @@ static int open_socket(struct gpu *g)
 	if (err)
 		return err;
 	g->epoll = epoll_create1(EPOLL_CLOEXEC);
-	err = g->epoll < 0 ? -errno : listen_at_name(g);
+	err = g->epoll < 0 ? -errno : gpu_listen(g);
 	if (err)
 		log_error("--gpu: cannot make a socket: %s", strerror(-err));
 	return err;
@@ -281,7 +281,7 @@ static int read_hello(const struct gpu_pending *p)
 	return -EPROTO;
 }
 
-static unsigned int count_of(const struct gpu *g, uid_t uid)
+static unsigned int gpu_count_pending(const struct gpu *g, uid_t uid)
 {
 	unsigned int n = 0;
 
@@ -295,13 +295,13 @@ static void keep_pending(struct gpu *g, const struct gpu_pending *p)
 {
 	unsigned int worst = 0;
 
-	if (!g->is_target(p->pid, g->arg) || watch(g, p->fd)) {
+	if (!g->is_target(p->pid, g->arg) || gpu_watch_fd(g, p->fd)) {
 		close(p->fd);
 		return;
 	}
 	if (g->n_pending == GPU_PENDING_MAX) {
 		for (unsigned int i = 1; i < g->n_pending; i++)
-			worst = count_of(g, g->pending[i].uid) > count_of(g, g->pending[worst].uid) ? i : worst;
+			worst = gpu_count_pending(g, g->pending[i].uid) > gpu_count_pending(g, g->pending[worst].uid) ? i : worst;
 		close(g->pending[worst].fd);
 		drop_pending(g, worst);
 	}
@@ -336,7 +336,7 @@ static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
 }
 
 /* Hands over a ring; memfd -1: sends err, the reason that there is none. */
-static int welcome(int fd, int memfd, int err)
+static int agent_send_welcome(int fd, int memfd, int err)
 {
 	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
 
@@ -383,7 +383,7 @@ void gpu_launches_free(struct gpu_launches *gl)
 	free(gl);
 }
 
-static const struct launch_args *args_of(struct gpu_launches *gl, const struct probe_spec *s, uint32_t id)
+static const struct launch_args *launch_find_args(struct gpu_launches *gl, const struct probe_spec *s, uint32_t id)
 {
 	struct launch_args *p = id < KNOWN_MAX ? &gl->by_id[id] : NULL;
 
@@ -401,7 +401,7 @@ static const struct launch_args *args_of(struct gpu_launches *gl, const struct p
 	return p;
 }
 
-static bool get(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg arg,
+static bool launch_get_arg(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg arg,
 	uint64_t *ret_value)
 {
 	int at = p->at[arg];
@@ -412,40 +412,40 @@ static bool get(const struct launch_args *p, const struct probe_spec *s, const s
 	return true;
 }
 
-static bool get_three(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg first,
+static bool launch_get_three(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, enum launch_arg first,
 	uint32_t ret[3])
 {
 	uint64_t v;
 
 	for (int i = 0; i < 3; i++) {
-		if (!get(p, s, r, first + (enum launch_arg)i, &v))
+		if (!launch_get_arg(p, s, r, first + (enum launch_arg)i, &v))
 			return false;
 		ret[i] = (uint32_t)v;
 	}
 	return true;
 }
 
-static bool get_bytes(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, uint64_t *ret_bytes)
+static bool launch_get_bytes(const struct launch_args *p, const struct probe_spec *s, const struct rec_function *r, uint64_t *ret_bytes)
 {
 	uint64_t width, height, depth = 1;
 
-	if (get(p, s, r, ARG_BYTES, ret_bytes))
+	if (launch_get_arg(p, s, r, ARG_BYTES, ret_bytes))
 		return true;
-	if (!get(p, s, r, ARG_WIDTH, &width) || !get(p, s, r, ARG_HEIGHT, &height))
+	if (!launch_get_arg(p, s, r, ARG_WIDTH, &width) || !launch_get_arg(p, s, r, ARG_HEIGHT, &height))
 		return false;
-	get(p, s, r, ARG_DEPTH, &depth);
+	launch_get_arg(p, s, r, ARG_DEPTH, &depth);
 	*ret_bytes = width * height * depth;
 	return true;
 }
 
 /* Two handles are no addresses: 1 is the same stream as 0, and 2 a stream of each thread. */
-static uint64_t stream_of(uint64_t handle, uint32_t tid)
+static uint64_t launch_stream_id(uint64_t handle, uint32_t tid)
 {
 	return handle == 1 ? 0 : handle == 2 ? 2 | (uint64_t)tid << 32
 					     : handle;
 }
 
-static bool find_kind(enum probe_role role, enum launch_kind *ret_kind)
+static bool launch_find_kind(enum probe_role role, enum launch_kind *ret_kind)
 {
 	static const struct {
 		enum probe_role role;
@@ -468,21 +468,21 @@ static bool find_kind(enum probe_role role, enum launch_kind *ret_kind)
 
 bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch)
 {
-	const struct launch_args *p = args_of(gl, s, r->h.id);
+	const struct launch_args *p = launch_find_args(gl, s, r->h.id);
 	struct launch l = { .start_ns = r->h.start_ns, .end_ns = r->h.start_ns + r->h.dur_ns, .tid = r->h.tid };
 
 	if (!p || p->is_nccl || r->h.flags & REC_F_OPEN_END)
 		return false;
-	if (!find_kind(s->role, &l.kind))
+	if (!launch_find_kind(s->role, &l.kind))
 		return false;
 	if (l.kind == LAUNCH_GRAPH && !(s->flags & PROBE_F_GRAPH)) /* no launch: an engine builds its graph */
 		return false;
 	if (l.kind == LAUNCH_KERNEL)
-		l.has_shape = get_three(p, s, r, ARG_GRID_X, l.grid) && get_three(p, s, r, ARG_BLOCK_X, l.block);
+		l.has_shape = launch_get_three(p, s, r, ARG_GRID_X, l.grid) && launch_get_three(p, s, r, ARG_BLOCK_X, l.block);
 	if (l.kind == LAUNCH_COPY)
-		l.has_bytes = get_bytes(p, s, r, &l.bytes);
-	l.has_stream = get(p, s, r, ARG_STREAM, &l.stream);
-	l.stream = stream_of(l.stream, r->h.tid);
+		l.has_bytes = launch_get_bytes(p, s, r, &l.bytes);
+	l.has_stream = launch_get_arg(p, s, r, ARG_STREAM, &l.stream);
+	l.stream = launch_stream_id(l.stream, r->h.tid);
 	*ret_launch = l;
 	return true;
 }
@@ -491,14 +491,14 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 static void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r,
 	struct gpu_process *proc)
 {
-	const struct launch_args *p = args_of(gl, s, r->h.id);
+	const struct launch_args *p = launch_find_args(gl, s, r->h.id);
 	uint64_t stream, event;
 	bool has_stream;
 
-	if (!p || p->is_nccl || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || get(p, s, r, ARG_EVENT, &event))
+	if (!p || p->is_nccl || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || launch_get_arg(p, s, r, ARG_EVENT, &event))
 		return;
-	has_stream = get(p, s, r, ARG_STREAM, &stream);
-	stream = has_stream ? stream_of(stream, r->h.tid) : 0;
+	has_stream = launch_get_arg(p, s, r, ARG_STREAM, &stream);
+	stream = has_stream ? launch_stream_id(stream, r->h.tid) : 0;
 	gpu_process_wait(proc, has_stream ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
 }
 
@@ -509,7 +509,7 @@ static const char *const libraries[GPU_VENDOR_MAX] = {
 
 /* ---- agents ---- */
 
-static void count_gone(struct gpu *g, const struct gpu_process *p)
+static void gpu_add_gone_counts(struct gpu *g, const struct gpu_process *p)
 {
 	struct gpu_counts c;
 
@@ -529,7 +529,7 @@ static void count_gone(struct gpu *g, const struct gpu_process *p)
 		g->gone.residual_ns = c.residual_ns;
 }
 
-static void say_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
+static void agent_report_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
 {
 	static const char *const calls[GPU_CALL_MAX][GPU_VENDOR_MAX] = {
 		[GPU_CALL_NONE] = { "a call", "a call" },
@@ -566,8 +566,8 @@ static void end_agent(struct gpu *g, size_t i)
 	gpu_process_finish(a->process, clock_boot_ns(), g->cb, g->arg);
 	gpu_process_state(a->process, &st);
 	gpu_info_expect(g->info, a->pid, false);
-	say_state(g, a, &st);
-	count_gone(g, a->process);
+	agent_report_state(g, a, &st);
+	gpu_add_gone_counts(g, a->process);
 	pthread_mutex_lock(&g->lock);
 	gpu_process_free(a->process);
 	close(a->fd);
@@ -575,7 +575,7 @@ static void end_agent(struct gpu *g, size_t i)
 	pthread_mutex_unlock(&g->lock);
 }
 
-static bool has_ended(const struct agent *a)
+static bool agent_has_ended(const struct agent *a)
 {
 	char c;
 	ssize_t n = recv(a->fd, &c, 1, MSG_DONTWAIT);
@@ -598,7 +598,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	for (size_t i = g->n_agents; i-- > 0;) {
 		if (g->agents[i].pid != pid)
 			continue;
-		if (!g->agents[i].ended && !has_ended(&g->agents[i]))
+		if (!g->agents[i].ended && !agent_has_ended(&g->agents[i]))
 			return -EEXIST;
 		end_agent(g, i); /* the same process before an exec */
 	}
@@ -620,7 +620,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 		g->o->has_gpu_wait ? g->o->gpu_wait_ms : WAIT_MS);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
-	err = welcome(fd, gpu_process_feed(a->process)->fd, 0);
+	err = agent_send_welcome(fd, gpu_process_feed(a->process)->fd, 0);
 	if (err) {
 		gpu_process_free(a->process);
 		return err;
@@ -652,7 +652,7 @@ static void accept_agents(struct gpu *g)
 		err = add_agent(g, fd, pid);
 		if (!err)
 			continue;
-		if (welcome(fd, -1, err))
+		if (agent_send_welcome(fd, -1, err))
 			log_debug("--gpu: an agent was gone before it could be refused: %s", strerror(errno));
 		close(fd);
 	}
@@ -669,7 +669,7 @@ static struct agent *find_agent(struct gpu *g, uint32_t tgid)
 
 /* ---- windows ---- */
 
-static void want(struct gpu *g, uint32_t wanted)
+static void gpu_set_wanted(struct gpu *g, uint32_t wanted)
 {
 	g->wanted = wanted;
 	for (size_t i = 0; i < g->n_agents; i++) {
@@ -683,16 +683,16 @@ void gpu_start(struct gpu *g)
 	g->stopped = false;
 	for (size_t i = 0; i < g->n_agents; i++)
 		gpu_process_end(g->agents[i].process, UINT64_MAX);
-	want(g, WANTED);
+	gpu_set_wanted(g, WANTED);
 }
 
-static bool all_settled(const struct gpu *g)
+static bool gpu_all_settled(const struct gpu *g)
 {
 	struct gpu_feed_state st;
 
 	for (size_t i = 0; i < g->n_agents; i++) {
 		gpu_process_state(g->agents[i].process, &st);
-		if (!st.settled && st.state != GPU_STATE_STARTING && !gpu_state_is_over(st.state) && !has_ended(&g->agents[i]))
+		if (!st.settled && st.state != GPU_STATE_STARTING && !gpu_state_is_over(st.state) && !agent_has_ended(&g->agents[i]))
 			return false;
 	}
 	return true;
@@ -707,10 +707,10 @@ void gpu_stop(struct gpu *g, uint64_t end_ns)
 	g->stopped = true;
 	for (size_t i = 0; i < g->n_agents; i++)
 		gpu_process_end(g->agents[i].process, end_ns);
-	want(g, 0);
-	while (gpu_drain(g, clock_boot_ns(), false) || (!all_settled(g) && clock_boot_ns() < until_ns))
+	gpu_set_wanted(g, 0);
+	while (gpu_drain(g, clock_boot_ns(), false) || (!gpu_all_settled(g) && clock_boot_ns() < until_ns))
 		usleep(STOP_PAUSE_US);
-	if (!all_settled(g))
+	if (!gpu_all_settled(g))
 		log_warn("--gpu: an agent did not answer: its last records may be missing");
 	for (size_t i = 0; i < g->n_agents; i++)
 		gpu_process_finish(g->agents[i].process, clock_boot_ns(), g->cb, g->arg);
@@ -718,7 +718,7 @@ void gpu_stop(struct gpu *g, uint64_t end_ns)
 
 /* ---- processes that run already ---- */
 
-static int is_mapped(const struct mapped_file *m, void *arg)
+static int mapping_has_name(const struct mapped_file *m, void *arg)
 {
 	return strstr(m->path, arg) != NULL;
 }
@@ -728,9 +728,9 @@ static int check_cuda(pid_t pid, char *ret_why, size_t size)
 {
 	bool amd;
 
-	if (process_each_mapped(pid, is_mapped, "/libcuda.so") > 0)
+	if (process_each_mapped(pid, mapping_has_name, "/libcuda.so") > 0)
 		return 0;
-	amd = process_each_mapped(pid, is_mapped, "/libamdhip64.so") > 0;
+	amd = process_each_mapped(pid, mapping_has_name, "/libamdhip64.so") > 0;
 	snprintf(ret_why, size, "%s",
 		amd ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
 		    : "it has not loaded CUDA (libcuda.so)");
@@ -745,7 +745,7 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, s
 	g->injections = xcalloc(n, sizeof(*g->injections));
 	for (size_t k = 0; k < n; k++) {
 		what = "it is in another network namespace, where it cannot be listened to";
-		err = listen_for(g, pids[k]);
+		err = gpu_listen_for_process(g, pids[k]);
 		if (!err) {
 			what = "no process can be started for that";
 			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda,
@@ -758,7 +758,7 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, s
 	}
 }
 
-static void say_injected(struct gpu *g, pid_t pid, int err, const char *why)
+static void injection_report(struct gpu *g, pid_t pid, int err, const char *why)
 {
 	if (err == -ETIMEDOUT)
 		log_warn("--gpu=attach: process %d: not done in time: %s; what its GPU does is not recorded, unless the library connects later", pid, why);
@@ -771,7 +771,7 @@ static void say_injected(struct gpu *g, pid_t pid, int err, const char *why)
 }
 
 /* Returns whether any is still in progress. */
-static bool take_injections(struct gpu *g)
+static bool gpu_take_injections(struct gpu *g)
 {
 	char why[256] = "";
 	pid_t pid;
@@ -783,7 +783,7 @@ static bool take_injections(struct gpu *g)
 		if (err == -EINPROGRESS)
 			continue;
 		g->injections[k] = g->injections[--g->n_injections];
-		say_injected(g, pid, err, why);
+		injection_report(g, pid, err, why);
 	}
 	return g->n_injections;
 }
@@ -791,7 +791,7 @@ static bool take_injections(struct gpu *g)
 /* ---- records ---- */
 
 /* Finds the process of a launch: its agent connected before that, but perhaps in this turn. */
-static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
+static struct gpu_process *gpu_find_process(struct gpu *g, uint32_t tgid)
 {
 	struct agent *a = find_agent(g, tgid);
 
@@ -814,9 +814,9 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 		if (a)
 			gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
 	}
-	if (s->role != ROLE_GPU_WAIT && !find_kind(s->role, &l.kind))
+	if (s->role != ROLE_GPU_WAIT && !launch_find_kind(s->role, &l.kind))
 		return;
-	p = meet_process(g, r->h.tgid);
+	p = gpu_find_process(g, r->h.tgid);
 	if (!p || r->h.flags & REC_F_OPEN_START)
 		return;
 	if (s->role == ROLE_GPU_WAIT)
@@ -826,7 +826,7 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 }
 
 /* Collects one whole step, then nothing for the next gpu_every - 1 steps. */
-static void follow_every(const struct gpu *g, struct agent *a, const struct rec_step *r)
+static void agent_apply_every(const struct gpu *g, struct agent *a, const struct rec_step *r)
 {
 	struct gpu_feed *f = gpu_process_feed(a->process);
 	struct gpu_feed_state st;
@@ -855,11 +855,11 @@ void gpu_step(struct gpu *g, const struct rec_step *r)
 	if (!a)
 		return;
 	gpu_info_expect(g->info, r->h.tgid, gpu_process_step(a->process, r));
-	follow_every(g, a, r);
+	agent_apply_every(g, a, r);
 }
 
 /* Reports a broken ring and an exceeded budget, each once. */
-static void say_over(struct agent *a)
+static void agent_report_limits(struct agent *a)
 {
 	struct gpu_counts c;
 
@@ -881,11 +881,11 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 	bool more = false;
 
 	g->unknown = 0;
-	take_injections(g);
+	gpu_take_injections(g);
 	accept_agents(g);
 	for (size_t i = 0; i < g->n_agents; i++) {
 		more |= gpu_process_drain(g->agents[i].process, now_ns, g->cb, g->arg);
-		say_over(&g->agents[i]);
+		agent_report_limits(&g->agents[i]);
 	}
 	/* ends agents that were gone at the last drain: the calls and steps of their processes are known by now */
 	for (size_t i = more || !drained ? 0 : g->n_agents; i-- > 0;) {
@@ -894,7 +894,7 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 		if (a->ended)
 			end_agent(g, i);
 		else
-			a->ended = has_ended(a);
+			a->ended = agent_has_ended(a);
 	}
 	return more;
 }
@@ -925,7 +925,7 @@ int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, voi
 	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
 	g->epoll = -1;
-	err = open_socket(g);
+	err = gpu_open_socket(g);
 	if (err) {
 		gpu_free(g);
 		return err;
@@ -994,7 +994,7 @@ void gpu_summary(struct gpu *g)
 	struct gpu_feed_state st;
 	struct gpu all;
 
-	while (take_injections(g) && clock_boot_ns() < until_ns)
+	while (gpu_take_injections(g) && clock_boot_ns() < until_ns)
 		usleep(STOP_PAUSE_US);
 	for (size_t i = 0; i < g->n_injections; i++)
 		log_warn("--gpu=attach: process %d: the recording ended before the library was in it", g->injections[i].pid);
@@ -1002,8 +1002,8 @@ void gpu_summary(struct gpu *g)
 
 	for (size_t i = 0; i < g->n_agents; i++) {
 		gpu_process_state(g->agents[i].process, &st);
-		say_state(&all, &g->agents[i], &st);
-		count_gone(&all, g->agents[i].process);
+		agent_report_state(&all, &g->agents[i], &st);
+		gpu_add_gone_counts(&all, g->agents[i].process);
 	}
 	if (g->refused_full)
 		log_warn("--gpu: %" PRIu64 " processes are without their GPU: at most %d at once", g->refused_full, GPU_PROCESSES_MAX);

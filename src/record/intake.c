@@ -37,7 +37,7 @@ void intake_close(struct intake *in)
 /* ---- one record ---- */
 
 /* Learns of threads that were born since the control ring was drained: their record is in it. */
-static void meet_threads(struct intake *in, const struct rec_hdr *h)
+static void intake_learn_threads(struct intake *in, const struct rec_hdr *h)
 {
 	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
 	struct tasks *tasks = in->c->tasks;
@@ -56,12 +56,12 @@ static void meet_threads(struct intake *in, const struct rec_hdr *h)
 		tasks_get_other(tasks, waker);
 }
 
-static bool is_stranger(const struct rec_hdr *h)
+static bool task_is_stranger(const struct rec_hdr *h)
 {
 	return h->kind == REC_TASK && h->id == TASK_STRANGER;
 }
 
-static void take_task(struct intake *in, const struct rec_task *t)
+static void intake_take_task(struct intake *in, const struct rec_task *t)
 {
 	bool forked = t->h.id == TASK_FORK && t->h.tid == t->h.tgid, exec = t->h.id == TASK_EXEC;
 	bool gone = t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST;
@@ -100,7 +100,7 @@ const struct rec_hdr *with_strings(const struct probe_table *probes, const struc
 }
 
 /* Takes a call. Returns whether it is shown. */
-static bool take_function(struct intake *in, struct probe_spec *s, const struct rec_function *f)
+static bool intake_take_function(struct intake *in, struct probe_spec *s, const struct rec_function *f)
 {
 	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
 
@@ -118,7 +118,7 @@ static bool take_function(struct intake *in, struct probe_spec *s, const struct 
 }
 
 /* Takes a step. Returns it as sinks should show it; NULL: not at all. */
-static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, const struct rec_step *r, size_t *size)
+static const struct rec_hdr *intake_take_step(struct intake *in, struct probe_spec *s, const struct rec_step *r, size_t *size)
 {
 	static struct rec_step bare;
 
@@ -137,7 +137,7 @@ static const struct rec_hdr *take_step(struct intake *in, struct probe_spec *s, 
 }
 
 /* Takes a step or a call. Returns it as sinks should show it; NULL: not at all. */
-static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
+static const struct rec_hdr *intake_take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
 	struct probe_spec *s;
 
@@ -150,11 +150,11 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	h = with_strings(&in->c->probes, h, size);
 	probe_table_use(&in->c->probes, h->tgid);
 	if (h->kind == REC_STEP)
-		return take_step(in, s, (const struct rec_step *)h, size);
-	return take_function(in, s, (const struct rec_function *)h) ? h : NULL;
+		return intake_take_step(in, s, (const struct rec_step *)h, size);
+	return intake_take_function(in, s, (const struct rec_function *)h) ? h : NULL;
 }
 
-static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
+static void intake_pass_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
@@ -164,7 +164,7 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 }
 
 /* Whether a record is as long as its counts say, which its users rely on. */
-static bool is_whole(const struct rec_hdr *h, size_t size)
+static bool record_is_whole(const struct rec_hdr *h, size_t size)
 {
 	const struct rec_sample *sample = (const struct rec_sample *)h;
 	const struct rec_node *node = (const struct rec_node *)h;
@@ -190,16 +190,16 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (h->kind >= REC_KIND_MAX || !is_whole(h, size))
+	if (h->kind >= REC_KIND_MAX || !record_is_whole(h, size))
 		return;
-	if (in->sink && !is_stranger(h) && h->kind != REC_SAMPLE)
+	if (in->sink && !task_is_stranger(h) && h->kind != REC_SAMPLE)
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
-		meet_threads(in, h);
+		intake_learn_threads(in, h);
 	switch (h->kind) {
 	case REC_TASK:
-		take_task(in, (const struct rec_task *)h);
-		if (is_stranger(h) && !in->keep_names) /* kept for dumps, which learn the names from it again */
+		intake_take_task(in, (const struct rec_task *)h);
+		if (task_is_stranger(h) && !in->keep_names) /* kept for dumps, which learn the names from it again */
 			return;
 		break;
 	case REC_MAPPED:
@@ -216,11 +216,11 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		break;
 	case REC_STEP:
 	case REC_FUNCTION:
-		h = take_call(in, h, &size);
+		h = intake_take_call(in, h, &size);
 		break;
 	}
 	if (h && in->sink && (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS))
-		hand_over(h, size, in);
+		intake_pass_record(h, size, in);
 }
 
 void intake_made(const struct rec_hdr *h, size_t size, void *arg)
@@ -231,7 +231,7 @@ void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 		return;
 	in->totals->records[h->kind]++;
 	if (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS)
-		hand_over(h, size, in);
+		intake_pass_record(h, size, in);
 }
 
 void intake_finish_stacks(struct intake *in)
@@ -248,14 +248,14 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 			return;
 	}
 	if (in->step_limit)
-		step_limit_settled(in->step_limit, now_ns, hand_over, in);
+		step_limit_settled(in->step_limit, now_ns, intake_pass_record, in);
 	sink_settled(in->sink);
 }
 
 void intake_release(struct intake *in)
 {
 	if (in->step_limit)
-		step_limit_release(in->step_limit, UINT64_MAX, hand_over, in);
+		step_limit_release(in->step_limit, UINT64_MAX, intake_pass_record, in);
 }
 
 /* ---- loss ---- */

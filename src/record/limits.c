@@ -43,26 +43,26 @@ void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weig
 	l->weight_ns += weight_ns;
 }
 
-static uint64_t share_of(uint64_t part, uint64_t whole)
+static uint64_t shed_time_share(uint64_t part, uint64_t whole)
 {
 	return (uint64_t)((unsigned __int128)part * SHED_WHOLE / whole);
 }
 
-static uint64_t per_step(const struct shed_look *l)
+static uint64_t shed_weight_per_step(const struct shed_look *l)
 {
 	return l->weight_ns / l->steps;
 }
 
-static enum shed_part first_on(const struct shed *s)
+static enum shed_part shed_first_part_on(const struct shed *s)
 {
 	uint32_t on = s->parts & ~s->off;
 
 	return on ? (enum shed_part)__builtin_ctz(on) : SHED_PARTS;
 }
 
-static bool turn_off(struct shed *s, uint64_t now)
+static bool shed_turn_part_off(struct shed *s, uint64_t now)
 {
-	enum shed_part part = first_on(s);
+	enum shed_part part = shed_first_part_on(s);
 	uint64_t on, quiet;
 
 	if (part == SHED_PARTS)
@@ -73,11 +73,11 @@ static bool turn_off(struct shed *s, uint64_t now)
 	s->part[part].quiet_ns = quiet < SHED_QUIET_MAX_NS ? quiet : SHED_QUIET_MAX_NS;
 	s->off |= 1u << part;
 	s->last = part;
-	s->before_ns = per_step(&s->look);
+	s->before_ns = shed_weight_per_step(&s->look);
 	return true;
 }
 
-static bool turn_on(struct shed *s, uint64_t now)
+static bool shed_turn_part_on(struct shed *s, uint64_t now)
 {
 	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0, weight_ns;
 
@@ -86,7 +86,7 @@ static bool turn_on(struct shed *s, uint64_t now)
 			continue;
 		/* with the part on, a tenth of the budget must be left */
 		weight_ns = s->look.weight_ns + s->part[i].price_ns * s->look.steps;
-		if (share_of(weight_ns, s->look.ns) >= s->budget - s->budget / 10 &&
+		if (shed_time_share(weight_ns, s->look.ns) >= s->budget - s->budget / 10 &&
 			(quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
 			continue;
 		s->off &= ~(1u << i);
@@ -104,11 +104,11 @@ bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns)
 	s->parts = parts;
 	if (l->steps < SHED_LOOK_STEPS && (l->steps < SHED_LOOK_LEAST || now_ns < l->begun_ns + SHED_LOOK_NS))
 		return false;
-	s->share = share_of(s->look.weight_ns, s->look.ns);
+	s->share = shed_time_share(s->look.weight_ns, s->look.ns);
 	if (s->last != SHED_PARTS) /* what turning it off has saved */
-		s->part[s->last].price_ns = s->before_ns > per_step(l) ? s->before_ns - per_step(l) : 0;
+		s->part[s->last].price_ns = s->before_ns > shed_weight_per_step(l) ? s->before_ns - shed_weight_per_step(l) : 0;
 	s->last = SHED_PARTS;
-	changed = s->share > s->budget ? turn_off(s, now_ns) : turn_on(s, now_ns);
+	changed = s->share > s->budget ? shed_turn_part_off(s, now_ns) : shed_turn_part_on(s, now_ns);
 	s->look = (struct shed_look){ 0 };
 	return changed;
 }
@@ -121,7 +121,7 @@ void shed_applied(struct shed *s, uint64_t now_ns)
 
 bool shed_exhausted(const struct shed *s)
 {
-	return s->share > s->budget && first_on(s) == SHED_PARTS;
+	return s->share > s->budget && shed_first_part_on(s) == SHED_PARTS;
 }
 
 /* ---- --budget ---- */
@@ -176,7 +176,7 @@ static const struct {
 	[SHED_TIMELINE] = { "the timeline is", { "timeline on", "timeline off" } },
 };
 
-static void mark(struct sink *s, enum shed_part part, bool off, uint64_t ns)
+static void overhead_mark_part(struct sink *s, enum shed_part part, bool off, uint64_t ns)
 {
 	struct mark m = { .name = "budget", .ns = ns, .number = part, .reason = parts_text[part].marks[off] };
 
@@ -187,7 +187,7 @@ static void mark_changed(struct sink *s, uint32_t before, uint32_t after, uint64
 {
 	for (int part = 0; part < SHED_PARTS; part++) {
 		if ((before ^ after) & 1u << part)
-			mark(s, part, after & 1u << part, ns);
+			overhead_mark_part(s, part, after & 1u << part, ns);
 	}
 }
 
@@ -205,7 +205,7 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 	}
 }
 
-static void change(struct overhead *o, struct sink *s, uint32_t before)
+static void overhead_change_parts(struct overhead *o, struct sink *s, uint32_t before)
 {
 	uint64_t ns;
 
@@ -217,7 +217,7 @@ static void change(struct overhead *o, struct sink *s, uint32_t before)
 		session_shed(o->c->session, i, off, &ns);
 		left_out_change(&o->left_out, ns, o->shed.off);
 		if (s)
-			mark(s, i, off, ns);
+			overhead_mark_part(s, i, off, ns);
 		log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
 			(double)o->shed.share / 1e4, parts_text[i].with_verb, off ? "off" : "on again");
 	}
@@ -244,7 +244,7 @@ void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 		return;
 	}
 	if (shed_turn(&o->shed, session_parts(o->c->session), now_ns)) {
-		change(o, s, before);
+		overhead_change_parts(o, s, before);
 		shed_applied(&o->shed, clock_boot_ns());
 	} else if (shed_exhausted(&o->shed) && !o->told) {
 		o->told = true;
@@ -322,7 +322,7 @@ void step_limit_reset(struct step_limit *l)
 	l->settled_ns = 0;
 }
 
-static struct stepped *get(struct step_limit *l, uint32_t tgid)
+static struct stepped *step_limit_get_process(struct step_limit *l, uint32_t tgid)
 {
 	struct stepped *p = thread_map_get(&l->processes, tgid);
 
@@ -354,14 +354,14 @@ enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr 
 	return STEP_LIMIT_HELD;
 }
 
-static uint64_t end_of(const struct held *x)
+static uint64_t held_step_end(const struct held *x)
 {
 	return x->rec.h.start_ns + x->rec.h.dur_ns;
 }
 
-static int compare_ends(const void *a, const void *b)
+static int compare_held_ends(const void *a, const void *b)
 {
-	uint64_t x = end_of(a), y = end_of(b);
+	uint64_t x = held_step_end(a), y = held_step_end(b);
 
 	return (x > y) - (x < y);
 }
@@ -372,15 +372,15 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 
 	if (!l->n_held)
 		return;
-	qsort(l->held, l->n_held, sizeof(*l->held), compare_ends);
-	for (; n < l->n_held && end_of(&l->held[n]) <= until_ns; n++) {
+	qsort(l->held, l->n_held, sizeof(*l->held), compare_held_ends);
+	for (; n < l->n_held && held_step_end(&l->held[n]) <= until_ns; n++) {
 		const struct held *x = &l->held[n];
-		struct stepped *p = get(l, x->rec.h.tgid);
+		struct stepped *p = step_limit_get_process(l, x->rec.h.tgid);
 
 		if (p->steps >= l->max)
 			continue;
 		if (++p->steps == l->max)
-			p->end_ns = end_of(x);
+			p->end_ns = held_step_end(x);
 		cb(&x->rec.h, x->size, arg);
 	}
 	l->n_held -= n;
@@ -407,7 +407,7 @@ static bool is_parent(const struct step_limit *l, pid_t tgid)
 	return false;
 }
 
-static void check_one(struct task *t, void *arg)
+static void step_limit_check_task(struct task *t, void *arg)
 {
 	struct step_limit *l = arg;
 	const struct stepped *p = thread_map_find(&l->processes, t->tgid);
@@ -422,7 +422,7 @@ bool step_limit_over(struct step_limit *l, struct tasks *tasks)
 		return false;
 	l->over = true;
 	l->any = false;
-	tasks_each_process(tasks, check_one, l);
+	tasks_each_process(tasks, step_limit_check_task, l);
 	return l->any && l->over;
 }
 
@@ -443,14 +443,14 @@ struct pace {
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
 	bool yields; /* the loop yields */
-	bool looks;  /* the watching thread is in look(), and does not wait for the loop to yield */
+	bool looks;  /* the watching thread is in pace_look(), and does not wait for the loop to yield */
 	bool ends;
 	int look_ms; /* from the loop's last turn to a look at the rings */
 	uint64_t due_ns;
 };
 
 /* Arms the timer for a look at the rings, unless the loop comes back before and puts it off. */
-static void arm(const struct pace *p)
+static void pace_arm_timer(const struct pace *p)
 {
 	struct itimerspec at = {
 		.it_value = { p->look_ms / 1000, p->look_ms % 1000 * (long)NSEC_PER_MSEC },
@@ -460,7 +460,7 @@ static void arm(const struct pace *p)
 }
 
 /* Called with the lock, which it releases while waiting. Returns true when something is urgent. */
-static bool look(struct pace *p)
+static bool pace_look(struct pace *p)
 {
 	struct epoll_event event = {};
 	int n;
@@ -476,11 +476,11 @@ static bool look(struct pace *p)
 		return n > 0 || errno != EINTR;
 	if (clock_boot_ns() >= p->due_ns || p->fill(p->fill_arg) >= FILL_PERCENT)
 		return true;
-	arm(p);
+	pace_arm_timer(p);
 	return false;
 }
 
-static void *watch(void *arg)
+static void *pace_watch_rings(void *arg)
 {
 	struct pace *p = arg;
 
@@ -490,7 +490,7 @@ static void *watch(void *arg)
 			pthread_cond_wait(&p->yielded, &p->lock);
 		} else if (!yield_is_set()) {
 			yield_set(true); /* not in the loop, which might lose its CPU before it could announce that */
-		} else if (look(p) && p->yields && !p->ends) {
+		} else if (pace_look(p) && p->yields && !p->ends) {
 			p->yields = false;
 			yield_set(false);
 		}
@@ -500,7 +500,7 @@ static void *watch(void *arg)
 }
 
 /* Tells the watching thread that something has changed. Called with the lock. */
-static void wake(struct pace *p)
+static void pace_wake_watcher(struct pace *p)
 {
 	uint64_t one = 1;
 
@@ -516,7 +516,7 @@ static void end_thread(struct pace *p)
 	p->ends = true;
 	p->yields = false;
 	yield_set(false);
-	wake(p);
+	pace_wake_watcher(p);
 	pthread_mutex_unlock(&p->lock);
 	thread_join(&p->thread);
 }
@@ -569,7 +569,7 @@ int pace_new(const struct pollfd *fds, nfds_t n_fds, unsigned int (*fill)(void *
 	p->fill_arg = arg;
 	yield_lock_init(&p->lock);
 	pthread_cond_init(&p->yielded, NULL);
-	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
+	err = open_epoll(p, fds, n_fds) ?: thread_start(&p->thread, "inftrace-watch", THREAD_STACK, pace_watch_rings, p);
 	if (!err) {
 		/* a thread that waits for a CPU itself cannot see that others wait too long: this one goes first */
 		err = -pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
@@ -594,7 +594,7 @@ void pace_free(struct pace *p)
 	pace_close(p);
 }
 
-static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
+static void pace_set_yields(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
 {
 	uint64_t late_ns = clock_boot_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC + LATE_NS;
 	pthread_mutex_lock(&p->lock);
@@ -602,14 +602,14 @@ static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
 	p->look_ms = timeout_ms + LOOK_MS;
 	if (yields != p->yields) {
 		p->yields = yields;
-		/* if the loop itself ended the yielding, the watching thread may still be in look() */
+		/* if the loop itself ended the yielding, the watching thread may still be in pace_look() */
 		if (yields)
-			wake(p);
+			pace_wake_watcher(p);
 		else
 			yield_set(false);
 	}
 	if (yields)
-		arm(p);
+		pace_arm_timer(p);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -619,9 +619,9 @@ int pace_poll(struct pace *p, struct pollfd *fds, nfds_t n_fds, int timeout_ms, 
 
 	if (!p)
 		return poll(fds, n_fds, timeout_ms);
-	set(p, calm && timeout_ms > 0, timeout_ms, due_ns);
+	pace_set_yields(p, calm && timeout_ms > 0, timeout_ms, due_ns);
 	n = poll(fds, n_fds, timeout_ms);
 	if (n > 0 || clock_boot_ns() >= due_ns)
-		set(p, false, 0, due_ns);
+		pace_set_yields(p, false, 0, due_ns);
 	return n;
 }

@@ -65,14 +65,14 @@ static struct json_object *env_json_string(const char *s)
 	return obj;
 }
 
-static const char *json_text(struct json_object *obj)
+static const char *env_json_text(struct json_object *obj)
 {
 	return json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
 static int cmp_json(const void *a, const void *b)
 {
-	return strcmp(json_text(*(struct json_object *const *)a), json_text(*(struct json_object *const *)b));
+	return strcmp(env_json_text(*(struct json_object *const *)a), env_json_text(*(struct json_object *const *)b));
 }
 
 static void sort_unique(struct json_object *array)
@@ -129,7 +129,7 @@ static struct json_object *libraries_json(const struct env_program *p)
 	return array;
 }
 
-static bool claims(const struct engine *e, const char *name)
+static bool engine_claims_mapping(const struct engine *e, const char *name)
 {
 	return matches_any((const char *const *)e->mapped, e->n_mapped, name);
 }
@@ -144,7 +144,7 @@ static struct json_object *presets_json(const struct env_program *p, const struc
 		struct json_object *obj;
 		size_t k = 0;
 
-		while (k < p->n && !claims(e, p->libraries[k].name))
+		while (k < p->n && !engine_claims_mapping(e, p->libraries[k].name))
 			k++;
 		if (k == p->n)
 			continue;
@@ -157,7 +157,7 @@ static struct json_object *presets_json(const struct env_program *p, const struc
 	return array;
 }
 
-static bool counts(const char *name, const char *value)
+static bool env_variable_counts(const char *name, const char *value)
 {
 	/* settings have no other characters in their names, and those would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
@@ -175,7 +175,7 @@ static bool env_is_setting(const char *variable)
 		return false;
 	memcpy(name, variable, len);
 	name[len] = '\0';
-	return counts(name, variable + len + 1);
+	return env_variable_counts(name, variable + len + 1);
 }
 
 /* Orders by name, then by position. */
@@ -251,7 +251,7 @@ int env_hash(const struct env_program *p, const struct process_text *environ, co
 	char hash[ENV_HASH_MAX])
 {
 	struct json_object *obj = env_json(p, environ, presets);
-	const char *json = json_text(obj);
+	const char *json = env_json_text(obj);
 	unsigned char md[EVP_MAX_MD_SIZE];
 	unsigned int len = 0;
 	bool ok = EVP_Digest(json, strlen(json), md, &len, EVP_sha256(), NULL) && len == 32;
@@ -297,7 +297,7 @@ static int collect_file(const char *name, int fd, void *arg)
 	struct env_library *l = &c->to->libraries[c->to->n];
 	size_t i = 0;
 
-	while (i < c->pt->n_engines && !claims(c->pt->engines[i], name))
+	while (i < c->pt->n_engines && !engine_claims_mapping(c->pt->engines[i], name))
 		i++;
 	if (i == c->pt->n_engines || c->to->n == ENV_LIBRARIES_MAX)
 		return 0;
@@ -505,7 +505,7 @@ struct line {
 	bool cut;
 };
 
-static void put(struct line *l, const char *s, size_t n)
+static void line_append(struct line *l, const char *s, size_t n)
 {
 	l->cut |= l->len + n > COMMAND_LINE_MAX - sizeof(" ...");
 	if (l->cut)
@@ -520,13 +520,13 @@ static void put_word(struct line *l, const char *word)
 	size_t before = l->len;
 
 	if (l->len)
-		put(l, " ", 1);
+		line_append(l, " ", 1);
 	if (!plain)
-		put(l, "'", 1);
+		line_append(l, "'", 1);
 	for (const char *p = word; *p && !l->cut; p++)
-		put(l, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
+		line_append(l, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
 	if (!plain)
-		put(l, "'", 1);
+		line_append(l, "'", 1);
 	if (l->cut) /* no partial words */
 		l->len = before;
 }
@@ -537,7 +537,7 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 	const char *option = "";
 
 	/* argv[0] is "inftrace record", or the path that the shell found */
-	put(&l, "inftrace", strlen("inftrace"));
+	line_append(&l, "inftrace", strlen("inftrace"));
 	if (!strncmp(argv[0], "inftrace ", strlen("inftrace ")))
 		put_word(&l, argv[0] + strlen("inftrace "));
 	for (char *const *arg = argv + 1; *arg && arg != command && !l.cut; arg++) {
@@ -552,15 +552,15 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 			put_word(&l, *arg);
 			continue;
 		}
-		put(&l, " ", 1);
-		put(&l, *arg, (size_t)(value - *arg));
-		put(&l, "***", 3);
+		line_append(&l, " ", 1);
+		line_append(&l, *arg, (size_t)(value - *arg));
+		line_append(&l, "***", 3);
 	}
 	if (command) {
 		put_word(&l, "--");
 		put_word(&l, *command);
 		if (command[1])
-			put(&l, " ...", 4);
+			line_append(&l, " ...", 4);
 	}
 	if (l.cut) {
 		memcpy(text + l.len, " ...", 4);
@@ -616,13 +616,13 @@ static const char *const flags_names[] = { "INFTRACE_RUNTIME_FLAGS_JSON", "FERRU
 static const char *const concurrency_names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY" };
 
 /* Targets may come and go all day, each with something to warn about. */
-static bool may_warn(struct metadata *m)
+static bool metadata_may_warn(struct metadata *m)
 {
 	return m->warnings++ < WARNINGS_MAX;
 }
 
 /* The value of the first name that is set, in our environment, then in the environment of the process. */
-static const char *find(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
+static const char *metadata_find_variable(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
 {
 	size_t max = names == flags_names ? THEIR_FLAGS_MAX : THEIRS_MAX;
 
@@ -637,16 +637,16 @@ static const char *find(struct metadata *m, const struct process *p, const char 
 
 		if (value && strlen(value) <= max)
 			return value;
-		if (value && may_warn(m))
+		if (value && metadata_may_warn(m))
 			log_warn("%s of process %u is longer than %zu bytes and is left out", names[i], p->tgid, max);
 	}
 	return NULL;
 }
 
-static char *text_of(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
+static char *metadata_get_text(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
 {
 	bool theirs;
-	const char *value = option ? option : find(m, p, names, &theirs);
+	const char *value = option ? option : metadata_find_variable(m, p, names, &theirs);
 
 	return value ? xstrdup(value) : NULL;
 }
@@ -672,7 +672,7 @@ bool metadata_flags_ok(const char *text)
 }
 
 /* Returns the text of an object on one line; malloc()ed. */
-static char *one_line(const char *text)
+static char *json_on_one_line(const char *text)
 {
 	char *line = xmalloc(strlen(text) + 1), *p = line;
 	bool in_string = false;
@@ -691,7 +691,7 @@ static char *one_line(const char *text)
 }
 
 /* The settings on its command line and in its environment, as many as fit. */
-static char *settings_of(const struct process *p)
+static char *process_settings_json(const struct process *p)
 {
 	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
 	size_t bytes = 0, left_out = 0;
@@ -714,35 +714,35 @@ static char *settings_of(const struct process *p)
 	}
 	if (left_out)
 		json_object_object_add(few, "left_out", json_object_new_int64((int64_t)left_out));
-	text = xstrdup(json_text(few));
+	text = xstrdup(env_json_text(few));
 	json_object_put(all);
 	json_object_put(few);
 	return text;
 }
 
-static char *flags_of(struct metadata *m, const struct process *p)
+static char *process_flags_json(struct metadata *m, const struct process *p)
 {
 	bool theirs = false;
-	const char *text = m->o->runtime_flags ? m->o->runtime_flags : find(m, p, flags_names, &theirs);
+	const char *text = m->o->runtime_flags ? m->o->runtime_flags : metadata_find_variable(m, p, flags_names, &theirs);
 	bool ok = text && metadata_flags_ok(text);
 
-	if (text && !ok && may_warn(m))
+	if (text && !ok && metadata_may_warn(m))
 		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
-	return ok ? one_line(text) : settings_of(p);
+	return ok ? json_on_one_line(text) : process_settings_json(p);
 }
 
 /* Returns 0 if unknown. *ret_configured: it is a setting of the process. */
-static uint32_t concurrency_of(struct metadata *m, const struct process *p, bool *ret_configured)
+static uint32_t process_concurrency(struct metadata *m, const struct process *p, bool *ret_configured)
 {
 	uint32_t n = m->o->concurrency;
 	const char *text, *slots;
 	bool theirs;
 
 	*ret_configured = false;
-	text = n ? NULL : find(m, p, concurrency_names, &theirs);
+	text = n ? NULL : metadata_find_variable(m, p, concurrency_names, &theirs);
 	if (text && (parse_u32(text, &n) || !n)) {
 		n = 0;
-		if (may_warn(m))
+		if (metadata_may_warn(m))
 			log_warn("the concurrency%s is not a number above 0 and is left out", theirs ? " of a process" : "");
 	}
 	if (n || !p)
@@ -755,9 +755,9 @@ static uint32_t concurrency_of(struct metadata *m, const struct process *p, bool
 	return n ? n : model_concurrency(&p->service);
 }
 
-static char *model_of(struct metadata *m, const struct process *p, bool alive)
+static char *process_model_name(struct metadata *m, const struct process *p, bool alive)
 {
-	char name[MODEL_NAME_MAX], *model = text_of(m, p, m->o->model, model_names);
+	char name[MODEL_NAME_MAX], *model = metadata_get_text(m, p, m->o->model, model_names);
 
 	if (model || !p)
 		return model;
@@ -773,7 +773,7 @@ static char *model_of(struct metadata *m, const struct process *p, bool alive)
 static void make_hash(struct metadata *m, struct process *p)
 {
 	bool theirs = false;
-	const char *given = m->hash ? NULL : find(m, p, hash_names, &theirs);
+	const char *given = m->hash ? NULL : metadata_find_variable(m, p, hash_names, &theirs);
 	/* the hash says where numbers come from: another user's process must not set it */
 	bool counts = given && theirs && p->may_choose, ok = counts && env_hash_ok(given);
 
@@ -782,13 +782,13 @@ static void make_hash(struct metadata *m, struct process *p)
 		snprintf(p->hash, sizeof(p->hash), "sha256:%.64s", given + (strncmp(given, "sha256:", 7) ? 0 : 7));
 	else if (p->read && !m->hash)
 		env_hash(&p->program, &p->environ, m->probes, NULL, p->hash);
-	if (counts && !ok && may_warn(m))
+	if (counts && !ok && metadata_may_warn(m))
 		log_warn("the hash in the environment of process %u is not one of 64 digits and is left out", p->tgid);
 }
 
 /* ---- processes ---- */
 
-static void clear_made(struct process *p)
+static void process_clear_made(struct process *p)
 {
 	free(p->commit_sha);
 	free(p->model);
@@ -797,9 +797,9 @@ static void clear_made(struct process *p)
 	p->made = p->complete = false;
 }
 
-static void clear(struct process *p)
+static void process_clear(struct process *p)
 {
-	clear_made(p);
+	process_clear_made(p);
 	process_text_free(&p->environ);
 	process_text_free(&p->cmdline);
 	process_text_free(&p->service);
@@ -807,7 +807,7 @@ static void clear(struct process *p)
 	p->read = p->will_exec = p->may_choose = false;
 }
 
-static struct process *get(struct metadata *m, uint32_t tgid)
+static struct process *metadata_get_process(struct metadata *m, uint32_t tgid)
 {
 	struct process *p = NULL, *oldest = NULL;
 
@@ -821,7 +821,7 @@ static struct process *get(struct metadata *m, uint32_t tgid)
 		p = m->list[m->n++] = xcalloc(1, sizeof(*p));
 	} else if (!p) {
 		p = oldest;
-		clear(p);
+		process_clear(p);
 	}
 	p->tgid = tgid;
 	p->used = ++m->uses;
@@ -829,7 +829,7 @@ static struct process *get(struct metadata *m, uint32_t tgid)
 }
 
 /* Keeps the variables that are used later, and drops the others. */
-static void keep_some(struct process_text *t)
+static void env_keep_used_variables(struct process_text *t)
 {
 	size_t len = 0;
 
@@ -882,8 +882,8 @@ static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 		process_text_free(&cmdline);
 		return false;
 	}
-	clear(p);
-	keep_some(&env);
+	process_clear(p);
+	env_keep_used_variables(&env);
 	p->environ = env;
 	p->cmdline = cmdline;
 	p->program = program;
@@ -898,15 +898,15 @@ void metadata_process(struct metadata *m, pid_t pid)
 
 	if (!m)
 		return;
-	p = get(m, (uint32_t)pid);
+	p = metadata_get_process(m, (uint32_t)pid);
 	/* our COMMAND is known already; if another process is gone, what is known is of its previous program */
 	if (!p->will_exec && !read_process(m, p, pid))
-		clear(p);
+		process_clear(p);
 	p->will_exec = false;
 }
 
 /* Joins strings with NULs, as in /proc. */
-static void join(char *const *strings, struct process_text *ret)
+static void strings_join(char *const *strings, struct process_text *ret)
 {
 	size_t len = 0, at = 0;
 
@@ -926,19 +926,19 @@ void metadata_command(struct metadata *m, pid_t pid, char **argv)
 
 	if (!m)
 		return;
-	p = get(m, (uint32_t)pid);
-	clear(p);
+	p = metadata_get_process(m, (uint32_t)pid);
+	process_clear(p);
 	m->only = (uint32_t)pid;
-	join(environ, &p->environ);
-	keep_some(&p->environ);
-	join(argv, &p->cmdline);
+	strings_join(environ, &p->environ);
+	env_keep_used_variables(&p->environ);
+	strings_join(argv, &p->cmdline);
 	p->may_choose = true;
 	p->read = p->will_exec = !command_program(argv[0], path) && !env_program_read(pid, path, &p->environ, m->probes, &p->program);
 }
 
 /* ---- lines ---- */
 
-static void make(struct metadata *m, struct process *p)
+static void process_make_meta(struct metadata *m, struct process *p)
 {
 	bool alive = p->tgid && process_exists((pid_t)p->tgid), configured;
 	uint32_t concurrency;
@@ -950,11 +950,11 @@ static void make(struct metadata *m, struct process *p)
 	}
 	if (alive && !p->read)
 		read_process(m, p, (pid_t)p->tgid);
-	clear_made(p);
-	p->commit_sha = text_of(m, p, m->o->commit_sha, commit_names);
-	p->model = model_of(m, p, alive);
-	p->flags = flags_of(m, p);
-	concurrency = concurrency_of(m, p, &configured);
+	process_clear_made(p);
+	p->commit_sha = metadata_get_text(m, p, m->o->commit_sha, commit_names);
+	p->model = process_model_name(m, p, alive);
+	p->flags = process_flags_json(m, p);
+	concurrency = process_concurrency(m, p, &configured);
 	make_hash(m, p);
 	p->made = true;
 	p->made_ns = clock_mono_ns();
@@ -973,10 +973,10 @@ static void make(struct metadata *m, struct process *p)
 const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 {
 	struct metadata *m = arg;
-	struct process *p = get(m, tgid ? tgid : m->only);
+	struct process *p = metadata_get_process(m, tgid ? tgid : m->only);
 
 	if (!p->made || (!p->complete && clock_mono_ns() - p->made_ns >= AGAIN_NS))
-		make(m, p);
+		process_make_meta(m, p);
 	return &p->meta;
 }
 
@@ -1004,7 +1004,7 @@ void metadata_free(struct metadata *m)
 	if (!m)
 		return;
 	for (size_t i = 0; i < m->n; i++) {
-		clear(m->list[i]);
+		process_clear(m->list[i]);
 		free(m->list[i]);
 	}
 	free(m->hash);

@@ -232,7 +232,7 @@ static void make_default_name(const struct record_options *o)
 		snprintf(default_name, sizeof(default_name), "%s.%u.%s", base, n, suffix);
 }
 
-static int check_file(const char *option, const char *name)
+static int output_check_file(const char *option, const char *name)
 {
 	char why[OUTFILE_WHY_MAX];
 	struct stat st;
@@ -320,7 +320,7 @@ static int check_suffix(const char *name)
 }
 
 /* The directory of the profile may be missing. */
-static int check_profile(const struct record_options *o)
+static int output_check_profile(const struct record_options *o)
 {
 	char why[OUTFILE_WHY_MAX], dir[PATH_MAX];
 	const char *slash = strrchr(o->profile, '/');
@@ -337,11 +337,11 @@ static int check_profile(const struct record_options *o)
 	if (err)
 		return log_fail(err, "--profile: cannot create the directory of %s: %s", o->profile, why);
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - o->profile) + 1 : 1, slash ? o->profile : ".");
-	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
+	return access(dir, F_OK) ? 0 : output_check_file("--profile", o->profile);
 }
 
 /* Says which files will have no samples. */
-static void tell_samples(const struct record_options *o)
+static void report_missing_samples(const struct record_options *o)
 {
 	const char *json = NULL;
 	bool perfetto = false;
@@ -379,12 +379,12 @@ int outputs_check(struct record_options *o)
 		if (!err)
 			err = check_suffix(name);
 		if (!err)
-			err = check_file("-o", name);
+			err = output_check_file("-o", name);
 		if (err)
 			return err;
 	}
 	if (o->profile)
-		err = check_profile(o);
+		err = output_check_profile(o);
 	to_stdout += o->profile && out_file_is_stdout(o->profile);
 	if (!err && to_stdout > 1) {
 		log_error("only one output can go to stdout");
@@ -399,7 +399,7 @@ int outputs_check(struct record_options *o)
 		err = -EINVAL;
 	}
 	if (!err)
-		tell_samples(o);
+		report_missing_samples(o);
 	return err;
 }
 
@@ -530,7 +530,7 @@ static int finish_old(struct output *o)
 	return err ? err : finish_err;
 }
 
-static int go_on(struct output *o)
+static int output_open_next(struct output *o)
 {
 	uint32_t number = o->number;
 	struct out_file next;
@@ -556,7 +556,7 @@ static int go_on(struct output *o)
 }
 
 /* Gives the file its own name, now that there is something in it. */
-static int show(struct out_file *f)
+static int out_file_publish(struct out_file *f)
 {
 	int err = out_file_finish(f, true);
 
@@ -566,7 +566,7 @@ static int show(struct out_file *f)
 
 /* For each record, and with `flush` several times a second: continues in the next file when it is time to, while the rest of the
  * previous one is written. After an error, which may be that of a previous file, nothing more is done. */
-static void turn(struct output *o, bool flush)
+static void output_rotate(struct output *o, bool flush)
 {
 	if (!o->continues || o->err || (!flush && ++o->looked < LOOK_RECORDS))
 		return;
@@ -575,14 +575,14 @@ static void turn(struct output *o, bool flush)
 		o->err = finish_old(o);
 	/* files of a window or a dump have the name of a part until they are complete */
 	if (!o->err && o->file.is_part && !record_by_time(o->o) && writer_bytes(o->file.w))
-		o->err = show(&o->file);
+		o->err = out_file_publish(&o->file);
 	/* a slow disk gets larger files, so that at most two wait in memory */
 	if (!o->err && !o->old.w && writer_size(o->file.w, o->format->ops->held ? o->format->ops->held(o->format) : 0) >= o->o->max_size)
-		o->err = writer_stalls(o->file.w) ? writer_flush(o->file.w) : go_on(o);
+		o->err = writer_stalls(o->file.w) ? writer_flush(o->file.w) : output_open_next(o);
 }
 
 /* The last file has been closed: gives it its own name, or removes it if nothing could be written to it. */
-static int end_last(struct output *o)
+static int output_end_last_file(struct output *o)
 {
 	char part[PATH_MAX];
 	struct stat st;
@@ -590,7 +590,7 @@ static int end_last(struct output *o)
 	if (!o->continues || record_by_time(o->o) || !o->file.is_part)
 		return 0;
 	if (!stat(out_file_part_name(&o->file, part), &st) && st.st_size)
-		return show(&o->file);
+		return out_file_publish(&o->file);
 	outfile_unlink(part);
 	o->file.is_part = false;
 	return 0;
@@ -638,7 +638,7 @@ static void output_record(struct sink *s, const struct rec_hdr *h, size_t size)
 		drop_record(o, h);
 	else
 		sink_record(o->format, h->kind == REC_STEP && o->n_drops ? with_drops(o, h, size) : h, size);
-	turn(o, false);
+	output_rotate(o, false);
 }
 
 static void output_loss(struct sink *s, const struct loss *l)
@@ -651,7 +651,7 @@ static int output_flush(struct sink *s)
 	struct output *o = (struct output *)s;
 	int err = sink_flush(o->format);
 
-	turn(o, true);
+	output_rotate(o, true);
 	return err ? err : o->err;
 }
 
@@ -686,7 +686,7 @@ static void output_free(struct output *o)
 static int output_close(struct sink *s, const struct window_totals *t)
 {
 	struct output *o = (struct output *)s;
-	int old_err = finish_old(o), err = sink_close(o->format, t), end_err = t ? end_last(o) : 0;
+	int old_err = finish_old(o), err = sink_close(o->format, t), end_err = t ? output_end_last_file(o) : 0;
 	struct stat st;
 
 	err = err ? err : end_err;
@@ -864,14 +864,14 @@ struct set {
 	size_t n;
 };
 
-static void drop_set(struct set *set)
+static void set_drop(struct set *set)
 {
 	for (size_t i = 0; i < set->n; i++)
 		sink_close(set->list[i], NULL);
 	set->n = 0;
 }
 
-static int add_output(struct set *set, const struct record_options *o, const struct recording *rec, const char *name,
+static int set_add_output(struct set *set, const struct record_options *o, const struct recording *rec, const char *name,
 	bool profile)
 {
 	int err = output_new(o, rec, name, profile, (unsigned int)set->n, &set->list[set->n]);
@@ -881,7 +881,7 @@ static int add_output(struct set *set, const struct record_options *o, const str
 }
 
 /* DIR/WHAT_pid<pid>_<ms>.SUFFIX, WHAT_others_, or with -a WHAT_system_. */
-static int add_at(struct set *set, const struct record_options *o, const struct recording *rec, uint64_t ms)
+static int set_add_files_of_time(struct set *set, const struct record_options *o, const struct recording *rec, uint64_t ms)
 {
 	char whose[16];
 	int err = 0;
@@ -898,27 +898,27 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 		char *name;
 
 		name = xasprintf("%s/%s_%s_%" PRIu64 ".%s", o->output_dir, profile ? "profile" : trace, whose, ms, suffix);
-		err = add_output(set, o, rec, name, profile);
+		err = set_add_output(set, o, rec, name, profile);
 		free(name);
 	}
 	return err;
 }
 
 /* Nothing that exists is overwritten: increases the time in the names until all of them are free. */
-static int add_by_time(struct set *set, const struct record_options *o, const struct recording *rec)
+static int set_add_by_time(struct set *set, const struct record_options *o, const struct recording *rec)
 {
 	uint64_t ms = rec->name_real_ns / 1000000;
 	int err;
 
-	while ((err = add_at(set, o, rec, ms)) == -EEXIST) {
-		drop_set(set);
+	while ((err = set_add_files_of_time(set, o, rec, ms)) == -EEXIST) {
+		set_drop(set);
 		ms++;
 	}
 	return err;
 }
 
 /* requests: as the outputs show them. */
-static int open_all(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
+static int set_open_outputs(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
 	struct sink **ret_sink)
 {
 	struct recording own = *rec;
@@ -926,11 +926,11 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 	int err;
 
 	own.requests = requests;
-	err = record_by_time(o) ? add_by_time(&set, o, &own) : 0;
+	err = record_by_time(o) ? set_add_by_time(&set, o, &own) : 0;
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
-		err = add_output(&set, o, &own, o->outputs[i], false);
+		err = set_add_output(&set, o, &own, o->outputs[i], false);
 	if (!err && o->profile)
-		err = add_output(&set, o, &own, o->profile, true);
+		err = set_add_output(&set, o, &own, o->profile, true);
 	if (!err && o->view) { /* which keeps the pointer */
 		err = o->view->ops->open(o->view, rec, &set.list[set.n]);
 		set.n += !err;
@@ -938,7 +938,7 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 	for (size_t i = 0; i < set.n && !err; i++)
 		err = sink_flush(set.list[i]);
 	if (err) {
-		drop_set(&set);
+		set_drop(&set);
 		return err;
 	}
 	*ret_sink = tee_new(set.list, set.n);
@@ -946,11 +946,11 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 }
 
 /* Opens the outputs of a recording, or of one process of it. */
-static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
+static int outputs_open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
 {
 	struct request_feed *requests = request_feed_new(rec);
 	struct sink *all;
-	int err = open_all(rec, arg, requests, &all);
+	int err = set_open_outputs(rec, arg, requests, &all);
 
 	if (err)
 		request_feed_free(requests);
@@ -963,7 +963,7 @@ int outputs_open(const struct record_options *o, const struct recording *rec, co
 	struct sink **ret_sink)
 {
 	const struct by_process_config c = {
-		.open = open_set,
+		.open = outputs_open_set,
 		.arg = (void *)o,
 		.all_cpus = o->events & EVENT_CPU,
 		.tgids = tgids,
@@ -971,5 +971,5 @@ int outputs_open(const struct record_options *o, const struct recording *rec, co
 	};
 
 	tasks_forget_outputs(rec->tasks);
-	return record_by_time(o) && !o->all ? by_process_new(&c, rec, ret_sink) : open_set(rec, (void *)o, ret_sink);
+	return record_by_time(o) && !o->all ? by_process_new(&c, rec, ret_sink) : outputs_open_set(rec, (void *)o, ret_sink);
 }

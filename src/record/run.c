@@ -89,17 +89,17 @@ static void status_show(struct run *r, uint64_t now)
 
 /* ---- start, stop, dump and status through the control socket ---- */
 
-static void add_text(struct json_object *o, const char *key, const char *text)
+static void status_add_text(struct json_object *o, const char *key, const char *text)
 {
 	json_object_object_add(o, key, json_object_new_string(text));
 }
 
-static void add_number(struct json_object *o, const char *key, uint64_t v)
+static void status_add_number(struct json_object *o, const char *key, uint64_t v)
 {
 	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
 }
 
-static int on_start(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_start(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	char text[64];
 	int err;
@@ -114,12 +114,12 @@ static int on_start(struct run *r, struct json_object *reply, char msg[CONTROL_M
 		return control_refuse(msg, err, "the window cannot be opened: %s", strerror(-err));
 	}
 	snprintf(text, sizeof(text), "window %u is open%s", r->windows.number, err ? " already" : "");
-	add_text(reply, "message", text);
-	add_number(reply, "window", r->windows.number);
+	status_add_text(reply, "message", text);
+	status_add_number(reply, "window", r->windows.number);
 	return 0;
 }
 
-static int on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct windows *w = &r->windows;
 	struct json_object *files;
@@ -130,7 +130,7 @@ static int on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MS
 		return control_refuse(msg, -EINVAL, "a flight recorder has no window; dump writes what it has");
 	if (!record_by_time(r->o)) { /* it ends only with the recording */
 		r->stop = true;
-		add_text(reply, "message", "the recording ends");
+		status_add_text(reply, "message", "the recording ends");
 		return 0;
 	}
 	files = json_object_new_array();
@@ -148,12 +148,12 @@ static int on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MS
 	}
 	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", w->number - 1,
 		(double)(w->totals.close_ns - w->totals.open_ns) / 1e9, w->totals.steps);
-	add_text(reply, "message", text);
-	add_number(reply, "window", w->number - 1);
+	status_add_text(reply, "message", text);
+	status_add_number(reply, "window", w->number - 1);
 	return 0;
 }
 
-static int on_dump(struct run *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
+static int run_on_dump(struct run *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
 {
 	int err;
 
@@ -165,7 +165,7 @@ static int on_dump(struct run *r, const struct control_request *rq, char msg[CON
 	return -EINPROGRESS;
 }
 
-static void add_target(struct task *t, void *arg)
+static void status_add_target(struct task *t, void *arg)
 {
 	json_object_array_add(arg, json_object_new_int64(t->tgid));
 }
@@ -182,31 +182,31 @@ static void add_probed(struct session *s, struct json_object *reply)
 {
 	if (!s->attach->c.multi)
 		return;
-	add_number(reply, "probed_files", links_files(s->attach->links));
-	add_number(reply, "probed_files_given_back", s->attach->given_back);
+	status_add_number(reply, "probed_files", links_files(s->attach->links));
+	status_add_number(reply, "probed_files_given_back", s->attach->given_back);
 }
 
-static void on_status(struct run *r, struct json_object *reply)
+static void run_on_status(struct run *r, struct json_object *reply)
 {
 	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
 	struct window_totals t;
 
 	windows_totals(&r->windows, &t);
-	add_number(reply, "pid", (uint64_t)getpid());
+	status_add_number(reply, "pid", (uint64_t)getpid());
 	if (r->o->all)
 		json_object_object_add(reply, "all", json_object_new_boolean(true));
 	else
-		tasks_each_process(r->windows.c->tasks, add_target, targets);
+		tasks_each_process(r->windows.c->tasks, status_add_target, targets);
 	json_object_object_add(reply, "targets", targets);
 	json_object_object_add(reply, "elapsed_s",
 		json_object_new_double((double)(clock_boot_ns() - r->begun_ns) / 1e9));
 	if (!r->recorder) {
-		add_text(reply, "window", r->windows.open ? "open" : "closed");
-		add_number(reply, "number", r->windows.number);
+		status_add_text(reply, "window", r->windows.open ? "open" : "closed");
+		status_add_number(reply, "number", r->windows.number);
 	}
-	add_number(reply, "steps", t.steps);
-	add_number(reply, "records", total_of(t.records));
-	add_number(reply, "lost", total_of(t.lost));
+	status_add_number(reply, "steps", t.steps);
+	status_add_number(reply, "records", total_of(t.records));
+	status_add_number(reply, "lost", total_of(t.lost));
 	add_probed(r->windows.c->session, reply);
 	for (size_t i = 0; i < r->o->n_outputs; i++)
 		json_object_array_add(outputs, output_path(r, i, r->o->outputs[i]));
@@ -220,7 +220,7 @@ static void on_status(struct run *r, struct json_object *reply)
 }
 
 /* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
-static int on_open(struct run *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_open(struct run *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	int fd = -ENOENT;
 
@@ -246,20 +246,20 @@ static int run_request(void *arg, struct control_request *rq, struct json_object
 
 	switch (rq->command) {
 	case CONTROL_START:
-		return on_start(r, reply, msg);
+		return run_on_start(r, reply, msg);
 	case CONTROL_STOP:
-		return on_stop(r, reply, msg);
+		return run_on_stop(r, reply, msg);
 	case CONTROL_DUMP:
-		return on_dump(r, rq, msg);
+		return run_on_dump(r, rq, msg);
 	case CONTROL_OPEN:
-		return on_open(r, rq, reply, msg);
+		return run_on_open(r, rq, reply, msg);
 	default:
-		on_status(r, reply);
+		run_on_status(r, reply);
 		return 0;
 	}
 }
 
-static void on_dumped(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
+static void run_on_dumped(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
 {
 	control_done(((struct run *)arg)->control, id, err, reply, msg);
 }
@@ -271,7 +271,7 @@ _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same")
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
 /* What to do about lost records. */
-static const char *lost_why(const struct windows *w, char *buf, size_t size)
+static const char *loss_advice(const struct windows *w, char *buf, size_t size)
 {
 	const struct record_options *o = w->o;
 	bool gz = false;
@@ -309,11 +309,11 @@ static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 	list_counts(w->whole.records, REC_MAPPED, line);
 	log_info("%.1f s, %s", (double)(end - begun_ns) / 1e9, *line ? line : "no records");
 	if (*list_counts(w->whole.lost, REC_GPU, line)) /* gpu_summary() tells of those */
-		log_warn("lost %s: %s", line, lost_why(w, why, sizeof(why)));
+		log_warn("lost %s: %s", line, loss_advice(w, why, sizeof(why)));
 }
 
 /* The places of a USDT probe are one probe, represented by the first of them. */
-static bool never_hit(const struct capture *c, uint32_t i)
+static bool probe_was_never_hit(const struct capture *c, uint32_t i)
 {
 	const struct probe_spec *specs = c->probes.specs, *s = &specs[i];
 
@@ -345,14 +345,14 @@ static void summarise_glob(const struct capture *c, uint32_t glob)
 	uint32_t never = 0;
 
 	for (uint32_t i = 0; i < c->probes.n; i++)
-		never += specs[i].from == glob + 1 && never_hit(c, i);
+		never += specs[i].from == glob + 1 && probe_was_never_hit(c, i);
 	if (never > NEVER_HIT_NAMED && log_level() < 1) {
 		say("%s: %u functions attached, %u of them never hit; -v names them", specs[glob].symbol,
 			specs[glob].attached, never);
 		return;
 	}
 	for (uint32_t i = 0; i < c->probes.n; i++) {
-		if (specs[i].from == glob + 1 && never_hit(c, i))
+		if (specs[i].from == glob + 1 && probe_was_never_hit(c, i))
 			say("%s: attached, never hit", specs[i].symbol);
 	}
 }
@@ -366,9 +366,9 @@ static void summarise_probes(const struct capture *c)
 			continue;
 		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(c, i);
-		else if (never_hit(c, i) && s->is_python)
+		else if (probe_was_never_hit(c, i) && s->is_python)
 			log_warn("--py-step %s: no call of it began; its file's or module's name may be another one", s->symbol);
-		else if (never_hit(c, i))
+		else if (probe_was_never_hit(c, i))
 			say_unhit(s)("%s: attached, never hit", s->symbol);
 		else if (!s->attached && s->is_python && !s->refused)
 			log_warn("--py-step %s: no target ran Python 3", s->symbol);
@@ -595,7 +595,7 @@ static void read_signals(struct run *r)
 }
 
 /* Called while the symbols of a file are read. */
-static int keep_up(void *arg)
+static int run_keep_up(void *arg)
 {
 	struct run *r = arg;
 
@@ -620,7 +620,7 @@ static int time_to_wait(const struct run *r, uint64_t now)
 }
 
 /* Handles everything but records. Returns `more`, or an error. */
-static int serve(struct run *r, int more)
+static int run_serve(struct run *r, int more)
 {
 	struct view *view = r->o->view;
 	uint64_t now = clock_boot_ns();
@@ -654,7 +654,7 @@ static int serve(struct run *r, int more)
 }
 
 /* Whether the loop waits for nothing but time. */
-static bool is_calm(const struct run *r)
+static bool run_is_calm(const struct run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
 	       !(r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) &&
@@ -670,7 +670,7 @@ static unsigned int fullest_ring(void *arg)
 	return records > gpu ? records : gpu;
 }
 
-static int loop(struct run *r)
+static int run_loop(struct run *r)
 {
 	struct view *view = r->o->view;
 	struct pollfd fds[] = {
@@ -695,7 +695,7 @@ static int loop(struct run *r)
 		r->targets.gone = !r->o->all && !tasks_alive(r->capture.tasks, check) && !r->discover;
 		if (r->targets.gone)
 			break;
-		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
+		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), run_is_calm(r),
 			    r->windows.schedule.state.next_ns) < 0 &&
 			errno != EINTR) {
 			more = -errno;
@@ -704,7 +704,7 @@ static int loop(struct run *r)
 		read_signals(r);
 		more = windows_drain(&r->windows);
 		if (more >= 0)
-			more = serve(r, more);
+			more = run_serve(r, more);
 	}
 	pace_free(r->pace);
 	return more < 0 ? more : 0;
@@ -733,7 +733,7 @@ static int setup_signals(struct run *r)
 }
 
 /* A process may have been born just now: its record is in the control ring. */
-static bool is_target(uint32_t tgid, void *arg)
+static bool intake_has_target(uint32_t tgid, void *arg)
 {
 	const struct intake *in = arg;
 
@@ -742,7 +742,7 @@ static bool is_target(uint32_t tgid, void *arg)
 }
 
 /* Opens the first window, if it opens now. */
-static int start(struct run *r)
+static int run_start(struct run *r)
 {
 	const struct record_options *o = r->o;
 	uint64_t now = clock_boot_ns();
@@ -753,7 +753,7 @@ static int start(struct run *r)
 		return err;
 	r->begun_ns = r->shown_ns = now;
 	r->last_check_ns = now;
-	err = record_is_flight(o) ? recorder_new(&r->windows, on_dumped, r, &r->recorder) : 0;
+	err = record_is_flight(o) ? recorder_new(&r->windows, run_on_dumped, r, &r->recorder) : 0;
 	if (!err && r->capture.stacks) {
 		err = unwinder_new(r->capture.stacks,
 			sampler_period_ns(o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT), &r->intake.unwinder);
@@ -822,7 +822,7 @@ static int run_attached(struct run *r)
 	if (!err && r->o->gpu_attach)
 		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* needs one, too */
 	if (!err)
-		err = drop_privileges(r) ?: start(r);
+		err = drop_privileges(r) ?: run_start(r);
 	if (err) {
 		windows_abandon(&r->windows);
 		return err;
@@ -832,7 +832,7 @@ static int run_attached(struct run *r)
 			r->recorder ? "flight recorder on" : r->windows.open ? "recording"
 									     : "waiting for the window to open",
 			r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
-	err = loop(r);
+	err = run_loop(r);
 	if (r->recorder)
 		failed = recorder_finish(r->recorder);
 	close_err = windows_end(&r->windows);
@@ -846,7 +846,7 @@ static int run_attached(struct run *r)
 	return err;
 }
 
-static int exit_code(const struct run *r, int err)
+static int run_exit_code(const struct run *r, int err)
 {
 	const struct command *cmd = &r->targets.cmd;
 	struct window_totals t;
@@ -867,7 +867,7 @@ static int exit_code(const struct run *r, int err)
 	return EXIT_OK;
 }
 
-static int prepare(struct run *r, struct record_options *o)
+static int run_prepare(struct run *r, struct record_options *o)
 {
 	int err;
 
@@ -887,7 +887,7 @@ static int prepare(struct run *r, struct record_options *o)
 	if (!err)
 		err = capture_start_readers(&r->capture, o);
 	if (!err && o->gpu)
-		err = gpu_new(o, is_target, intake_made, &r->intake, &r->intake.gpu);
+		err = gpu_new(o, intake_has_target, intake_made, &r->intake, &r->intake.gpu);
 	if (!err && o->command)
 		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : NULL);
 	raise_descriptors();
@@ -905,14 +905,14 @@ int record_run(struct record_options *o)
 	};
 	int err, ended, code;
 
-	err = prepare(&r, o);
+	err = run_prepare(&r, o);
 	/* a client that asks during preparation waits for its answer, and is not told that nothing is running */
 	if (!err)
 		control_new(run_request, &r, NULL, &r.control);
 	if (!err)
 		err = capture_open(&r.capture, o, targets_hold_pid(&r.targets), intake_record, &r.intake);
 	if (r.capture.session && r.capture.inspector)
-		inspector_set_wait(r.capture.inspector, keep_up, &r);
+		inspector_set_wait(r.capture.inspector, run_keep_up, &r);
 	if (!err && o->view)
 		o->view->session = r.capture.session;
 	if (!err)
@@ -929,7 +929,7 @@ int record_run(struct record_options *o)
 	if (!r.targets.command_exited)
 		r.interrupted = true;
 	err = err ? err : ended;
-	code = exit_code(&r, err);
+	code = run_exit_code(&r, err);
 	if (err && !log_error_said())
 		log_error("cannot record: %s", strerror(-err));
 	step_limit_free(r.intake.step_limit);

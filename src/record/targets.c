@@ -165,13 +165,13 @@ static bool has_exited(int pidfd)
 	return poll(&p, 1, 0) == 1 && p.revents & POLLIN;
 }
 
-static int any_mapping(const struct mapped_file *m, void *arg)
+static int has_any_mapping(const struct mapped_file *m, void *arg)
 {
 	return 1;
 }
 
 /* pidfd was opened before the process was looked at. -ESRCH: it has ended; other -errno, after one line. */
-static int add(struct discover *d, const struct found *f, int pidfd)
+static int discover_add_process(struct discover *d, const struct found *f, int pidfd)
 {
 	struct capture *c = d->c;
 	pid_t pid = f->pid;
@@ -185,7 +185,7 @@ static int add(struct discover *d, const struct found *f, int pidfd)
 	}
 	/* from now on the programs report its exit; it may have exited before, and its number may have been reused */
 	if (!has_exited(pidfd)) /* an exiting process loses its memory first: do_exit() in the kernel */
-		mapped = process_each_executable(pid, any_mapping, NULL);
+		mapped = process_each_executable(pid, has_any_mapping, NULL);
 	if (!mapped || mapped == -ESRCH || tasks_add_process(c->tasks, pid)) {
 		session_target_gone(c->session, pid);
 		return -ESRCH;
@@ -220,7 +220,7 @@ static int match_mapping(const struct mapped_file *m, void *arg)
 
 /* Anybody may start processes that a preset matches. Those of one user, or of one cgroup, where one person may be several
  * users, must leave room for others. */
-static bool has_room(const struct discover *d, const struct found *f)
+static bool discover_has_room(const struct discover *d, const struct found *f)
 {
 	size_t left = DISCOVER_MAX - d->n_alive, of_user = 0, of_cgroup = 0;
 
@@ -231,7 +231,7 @@ static bool has_room(const struct discover *d, const struct found *f)
 	return left && (*d->cgroup || (of_user < USER_SHARE * left && of_cgroup < CGROUP_SHARE * left));
 }
 
-static void refuse(struct discover *d, struct other *o)
+static void discover_refuse(struct discover *d, struct other *o)
 {
 	d->refused += !o->refused;
 	o->refused = true;
@@ -256,7 +256,7 @@ static void note_unread(struct discover *d, struct other *o)
 
 /* 0: the process is a target now; 1: it does not match; -ESRCH: it has ended; -EACCES, -EBUSY: not yet, for the reason
  * noted in o; other -errno: it never will be. */
-static int look_at(struct discover *d, struct other *o)
+static int discover_check_process(struct discover *d, struct other *o)
 {
 	struct found f = { .pid = (pid_t)o->pid.tid };
 	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, f.pid, 0), ret;
@@ -272,21 +272,21 @@ static int look_at(struct discover *d, struct other *o)
 	}
 	if (matches == -EACCES) {
 		note_unread(d, o);
-	} else if (matches > 0 && !has_room(d, &f)) {
-		refuse(d, o);
+	} else if (matches > 0 && !discover_has_room(d, &f)) {
+		discover_refuse(d, o);
 		ret = -EBUSY;
 	} else if (matches > 0) {
 		d->refused -= o->refused;
 		o->first_ns = d->now_ns;
 		o->next_ns = 0;
 		o->refused = o->unread = false;
-		ret = add(d, &f, pidfd);
+		ret = discover_add_process(d, &f, pidfd);
 	}
 	close(pidfd);
 	return ret;
 }
 
-static int meet(pid_t pid, void *arg)
+static int discover_meet_process(pid_t pid, void *arg)
 {
 	struct discover *d = arg;
 	const struct other *known = thread_map_find(&d->known, (uint32_t)pid);
@@ -302,7 +302,7 @@ static int meet(pid_t pid, void *arg)
 	if (o->next_ns <= d->now_ns) {
 		uint64_t age = d->now_ns - o->first_ns;
 
-		if (!look_at(d, o))
+		if (!discover_check_process(d, o))
 			return 0;
 		o->next_ns = d->now_ns + (age < AGAIN_MAX_NS ? age : AGAIN_MAX_NS);
 	}
@@ -310,13 +310,13 @@ static int meet(pid_t pid, void *arg)
 	return 0;
 }
 
-static void look(struct discover *d)
+static void discover_scan(struct discover *d)
 {
 	int err;
 
 	forget_ended(d);
 	d->waits = false;
-	err = *d->cgroup ? cgroup_each_process(d->cgroup, meet, d) : process_each(meet, d);
+	err = *d->cgroup ? cgroup_each_process(d->cgroup, discover_meet_process, d) : process_each(discover_meet_process, d);
 	if (err && !*d->cgroup)
 		log_debug("--discover: cannot read /proc");
 	else if (err && !d->told_gone)
@@ -341,7 +341,7 @@ static void note_missed(struct discover *d, pid_t pid)
 	log_debug("process %d mapped a file of a preset, and has ended before it was found", pid);
 }
 
-static bool was_target(const struct discover *d, pid_t pid)
+static bool process_was_target(const struct discover *d, pid_t pid)
 {
 	const struct task *t = tasks_find(d->c->tasks, (uint32_t)pid);
 
@@ -349,17 +349,17 @@ static bool was_target(const struct discover *d, pid_t pid)
 }
 
 /* A process that no longer has the file mapped is just calling exit or exec. */
-static void look_at_mapped(struct discover *d, pid_t pid)
+static void discover_check_mapped(struct discover *d, pid_t pid)
 {
 	bool known = thread_map_find(&d->known, (uint32_t)pid);
 	struct other *o;
 	int ret;
 
-	if (was_target(d, pid))
+	if (process_was_target(d, pid))
 		return;
 	o = thread_map_get(&d->known, (uint32_t)pid);
 	o->first_ns = known ? o->first_ns : d->now_ns;
-	ret = look_at(d, o);
+	ret = discover_check_process(d, o);
 	if (ret == -ESRCH || ret == 1) {
 		note_missed(d, pid);
 	} else if (ret && !known) {
@@ -385,14 +385,14 @@ static void on_mapped(pid_t pid, const char *path, void *arg)
 	d->mapped[d->n_mapped++] = pid;
 }
 
-static void watch(struct discover *d)
+static void discover_read_mappings(struct discover *d)
 {
 	d->watch_due_ns = d->now_ns + WATCH_NS;
 	map_watch_drain(d->watch, on_mapped, d);
 	if (d->n_mapped)
 		session_drain_control(d->c->session); /* children of targets are targets */
 	for (size_t i = 0; i < d->n_mapped; i++)
-		look_at_mapped(d, d->mapped[i]);
+		discover_check_mapped(d, d->mapped[i]);
 	d->n_mapped = 0;
 	if (map_watch_lost(d->watch) != d->maps_lost)
 		d->stirred = true;
@@ -409,12 +409,12 @@ void discover_turn(struct discover *d, uint64_t now_ns)
 		return;
 	d->now_ns = now_ns;
 	if (d->watch && now_ns >= d->watch_due_ns)
-		watch(d);
+		discover_read_mappings(d);
 	if (now_ns < (d->stirred ? d->least_ns : d->due_ns))
 		return;
 	d->stirred = false;
 	begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	look(d);
+	discover_scan(d);
 	cost = (clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun) * COST_SHARE;
 	/* no event says that there is room for a refused process, or that a process enters a cgroup */
 	rest = d->watch && !d->waits && !*d->cgroup ? LOOK_WATCHED_NS : LOOK_NS;
@@ -440,7 +440,7 @@ void discover_summary(struct discover *d)
 		d->now_ns = clock_boot_ns();
 		map_watch_drain(d->watch, on_mapped, d);
 		for (size_t i = 0; i < d->n_mapped; i++) {
-			if (!was_target(d, d->mapped[i]))
+			if (!process_was_target(d, d->mapped[i]))
 				note_missed(d, d->mapped[i]);
 		}
 		d->n_mapped = 0;
@@ -468,7 +468,7 @@ struct children {
 	char list[256];      /* ",12,34"; what does not fit is left out */
 };
 
-static bool program_of(pid_t pid, struct stat *ret)
+static bool process_stat_program(pid_t pid, struct stat *ret)
 {
 	char path[64];
 
@@ -491,7 +491,7 @@ static int list_children(pid_t tid, void *arg)
 
 		while (i < c->o->n_pids && c->o->pids[i] != pid)
 			i++;
-		if (i == c->o->n_pids && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
+		if (i == c->o->n_pids && process_stat_program(pid, &sb) && sb.st_dev == c->program.st_dev &&
 			sb.st_ino == c->program.st_ino && len + 12 < sizeof(c->list))
 			snprintf(c->list + len, sizeof(c->list) - len, ",%d", pid);
 	}
@@ -501,11 +501,11 @@ static int list_children(pid_t tid, void *arg)
 }
 
 /* Warns of running children of the same program, such as a server's workers. Later children are recorded. */
-static void tell_children(const struct record_options *o, pid_t pid)
+static void report_children(const struct record_options *o, pid_t pid)
 {
 	struct children c = { .o = o };
 
-	if (program_of(pid, &c.program))
+	if (process_stat_program(pid, &c.program))
 		process_each_thread(pid, list_children, &c);
 	if (*c.list)
 		log_warn("process %d has children of the same program, which run already and are not recorded; to record them, too: -p %d%s",
@@ -527,7 +527,7 @@ static int check_pids(const struct record_options *o)
 				pid);
 		if (pid == getpid())
 			return log_fail(-EINVAL, "-p %d is inftrace itself", pid);
-		tell_children(o, pid);
+		report_children(o, pid);
 	}
 	return 0;
 }
@@ -576,7 +576,7 @@ int targets_check(struct targets *t)
 
 /* ---- attaching ---- */
 
-static int add_target(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
+static int targets_add_process(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
 {
 	int err = session_target(c->session, pid);
 
@@ -603,7 +603,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 }
 
 /* -a: learns the names of running processes, and probes the engines among them. Processes come and go meanwhile. */
-static int add_running(pid_t pid, void *arg)
+static int add_running_process(pid_t pid, void *arg)
 {
 	struct capture *c = arg;
 
@@ -643,14 +643,14 @@ int targets_attach(struct targets *t, struct capture *c)
 	if (!err)
 		err = session_attach(c->session);
 	if (!err && o->command)
-		err = add_target(t, c, t->cmd.pid, -1);
+		err = targets_add_process(t, c, t->cmd.pid, -1);
 	for (size_t i = 0; i < o->n_pids && !err; i++)
-		err = add_target(t, c, o->pids[i], t->pidfds[i]);
+		err = targets_add_process(t, c, o->pids[i], t->pidfds[i]);
 	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
 		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
 	if (!err && o->all)
-		err = process_each(add_running, c);
+		err = process_each(add_running_process, c);
 	return err;
 }
 

@@ -36,7 +36,7 @@ static void forget_rate(struct rated_process *p)
 	p->n = 0;
 }
 
-static struct rated_process *find_process(struct rates *rs, uint32_t tgid)
+static struct rated_process *rates_find_process(struct rates *rs, uint32_t tgid)
 {
 	struct rated_process **oldest = rs->list, *p;
 
@@ -57,24 +57,24 @@ static struct rated_process *find_process(struct rates *rs, uint32_t tgid)
 	return p;
 }
 
-static struct rate *nth(struct rated_process *p, unsigned int i)
+static struct rate *rated_nth_part(struct rated_process *p, unsigned int i)
 {
 	return &p->parts[(p->first + i) % PARTS_MAX];
 }
 
 /* Adds a step; merges short ones, so that there is room for a second of them. */
-static void append(struct rated_process *p, struct rate step)
+static void rated_add_step(struct rated_process *p, struct rate step)
 {
-	if (!p->n || nth(p, p->n - 1)->ns >= PART_NS)
-		*nth(p, p->n++) = (struct rate){};
-	nth(p, p->n - 1)->tokens += step.tokens;
-	nth(p, p->n - 1)->ns += step.ns;
+	if (!p->n || rated_nth_part(p, p->n - 1)->ns >= PART_NS)
+		*rated_nth_part(p, p->n++) = (struct rate){};
+	rated_nth_part(p, p->n - 1)->tokens += step.tokens;
+	rated_nth_part(p, p->n - 1)->ns += step.ns;
 	p->sum.tokens += step.tokens;
 	p->sum.ns += step.ns;
 	/* keeps no more than needed for a second */
-	while (p->sum.ns - nth(p, 0)->ns >= NSEC_PER_SEC) {
-		p->sum.tokens -= nth(p, 0)->tokens;
-		p->sum.ns -= nth(p, 0)->ns;
+	while (p->sum.ns - rated_nth_part(p, 0)->ns >= NSEC_PER_SEC) {
+		p->sum.tokens -= rated_nth_part(p, 0)->tokens;
+		p->sum.ns -= rated_nth_part(p, 0)->ns;
 		p->first = (p->first + 1) % PARTS_MAX;
 		p->n--;
 	}
@@ -82,7 +82,7 @@ static void append(struct rated_process *p, struct rate step)
 
 bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_rate)
 {
-	struct rated_process *p = find_process(rs, s->tgid);
+	struct rated_process *p = rates_find_process(rs, s->tgid);
 	uint64_t from = p->last_end;
 
 	if (!from || s->start >= from + NSEC_PER_SEC) {
@@ -93,10 +93,10 @@ bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_ra
 		p->last_end = s->end;
 	if (s->phase == PHASE_PREFILL)
 		return false;
-	append(p, (struct rate){
-			  .tokens = step_seen_tokens(s),
-			  .ns = s->end > from ? s->end - from : 0,
-		  });
+	rated_add_step(p, (struct rate){
+				  .tokens = step_seen_tokens(s),
+				  .ns = s->end > from ? s->end - from : 0,
+			  });
 	if (p->sum.ns < NSEC_PER_SEC)
 		return false;
 	*ret_rate = p->sum;
@@ -136,14 +136,14 @@ struct queue_watch {
 	bool news;
 };
 
-static void set_latest(struct queue_watch *w, uint64_t ns)
+static void queue_watch_set_latest(struct queue_watch *w, uint64_t ns)
 {
 	w->news = true;
 	if (ns > w->latest)
 		w->latest = ns;
 }
 
-static struct sequence *find(struct queue_watch *w, const struct step_request *r)
+static struct sequence *queue_find_sequence(struct queue_watch *w, const struct step_request *r)
 {
 	for (size_t i = w->n_sequences; i-- > 0;) {
 		if (w->sequences[i].serial == r->serial)
@@ -176,11 +176,11 @@ static void queue_watch_socket(struct queue_watch *w, const struct rec_request *
 		.first = r->first_chunk_ns,
 		.last = r->last_chunk_ns,
 	};
-	set_latest(w, r->h.start_ns + r->h.dur_ns);
+	queue_watch_set_latest(w, r->h.start_ns + r->h.dur_ns);
 }
 
 /* Forgets requests that are joined or too old. */
-static void forget(struct queue_watch *w)
+static void queue_forget_old(struct queue_watch *w)
 {
 	uint64_t old = w->latest > KEPT_NS ? w->latest - KEPT_NS : 0;
 	size_t n = 0;
@@ -206,7 +206,7 @@ static void forget(struct queue_watch *w)
 
 #define TIME_TEXT_MAX 32
 
-static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
+static bool trigger_is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
 {
 	/* what led to a crash may have been reported, but not the crash: only other crashes count */
 	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
@@ -226,7 +226,7 @@ report(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid, c
 
 	if (!t)
 		return;
-	if (beyond || set->pending || is_cooling(set, t, ns)) {
+	if (beyond || set->pending || trigger_is_cooling(set, t, ns)) {
 		set->counts.beyond += beyond;
 		set->counts.cooling += !beyond;
 		t->left_out++;
@@ -265,7 +265,7 @@ static const char *time_text(char buf[TIME_TEXT_MAX], uint64_t ns)
 	return buf;
 }
 
-static bool is_wanted(const struct trigger_set *set, enum trigger_kind kind)
+static bool trigger_is_wanted(const struct trigger_set *set, enum trigger_kind kind)
 {
 	for (size_t i = 0; i < set->n; i++) {
 		if (set->list[i].kind == kind)
@@ -275,7 +275,7 @@ static bool is_wanted(const struct trigger_set *set, enum trigger_kind kind)
 }
 
 /* The first trigger of a kind whose limit is exceeded; NULL: none. */
-static struct trigger *find_past(struct trigger_set *set, enum trigger_kind kind, uint64_t ns, bool judged)
+static struct trigger *trigger_find_exceeded(struct trigger_set *set, enum trigger_kind kind, uint64_t ns, bool judged)
 {
 	struct trigger *past = NULL;
 
@@ -316,7 +316,7 @@ static const struct {
 
 static const char blocked[] = "blocked"; /* the sum of the states whose names begin with it */
 
-static int unknown_name(const char *name)
+static int report_unknown_name(const char *name)
 {
 	const char *names[NAMES_MAX], *nearest;
 	size_t n = 0, len = 0;
@@ -388,7 +388,7 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 		example = events[i].example;
 	}
 	if (!example)
-		return unknown_name(name);
+		return report_unknown_name(name);
 	wanted = example[strlen(name)];
 	if (*op != wanted || (wanted && op[1] == '='))
 		return log_fail(-EINVAL, "--trigger: '%.40s' does not have the form of %s", text, example);
@@ -418,32 +418,32 @@ int trigger_parse(struct trigger_set **set, const char *text)
 
 /* Messages name a request by its sequence, since request numbers belong to a file and start again in each dump. */
 
-static void remove_at(struct trigger_set *set, size_t i)
+static void trigger_remove_waiting(struct trigger_set *set, size_t i)
 {
 	set->n_no_token--;
 	memmove(&set->no_token[i], &set->no_token[i + 1], (set->n_no_token - i) * sizeof(set->no_token[i]));
 }
 
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+static void trigger_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct trigger_set *set = arg;
 
 	(void)s;
 	if (set->queue)
 		queue_watch_begin(set->queue, r);
-	if (!is_wanted(set, KIND_REQUEST_TTFT))
+	if (!trigger_is_wanted(set, KIND_REQUEST_TTFT))
 		return;
 	/* another request has begun in its place */
 	for (size_t i = set->n_no_token; i-- > 0;) {
 		const struct no_token *n = &set->no_token[i];
 
 		if (n->tgid == r->tgid && n->context == r->context && n->sequence == r->sequence)
-			remove_at(set, i);
+			trigger_remove_waiting(set, i);
 	}
 	if (r->began_before)
 		return;
 	if (set->n_no_token == NO_TOKEN_MAX)
-		remove_at(set, 0);
+		trigger_remove_waiting(set, 0);
 	set->no_token[set->n_no_token++] = (struct no_token){
 		.from = r->start,
 		.context = r->context,
@@ -454,14 +454,14 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 }
 
 /* A prefill step ends with the first token, or before it: a time beyond the limit stays beyond it. */
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+static void trigger_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	char spent[TIME_TEXT_MAX];
 	struct trigger *t;
 
 	if (!p->prompt || r->mixed || r->began_before || r->lost)
 		return;
-	t = find_past(arg, KIND_TTFT, s->end - r->start, true);
+	t = trigger_find_exceeded(arg, KIND_TTFT, s->end - r->start, true);
 	if (!t || r->marked)
 		return;
 	r->marked = true;
@@ -470,26 +470,26 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 }
 
 /* Removes a request from those without a token. Returns false if it is not among them. */
-static bool take(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
+static bool trigger_take_waiting(struct trigger_set *set, const struct step_request *r, struct no_token *ret)
 {
 	for (size_t i = 0; i < set->n_no_token; i++) {
 		if (set->no_token[i].serial != r->serial)
 			continue;
 		*ret = set->no_token[i];
-		remove_at(set, i);
+		trigger_remove_waiting(set, i);
 		return true;
 	}
 	return false;
 }
 
-static void on_mixed(struct step_request *r, void *arg)
+static void trigger_mixed(struct step_request *r, void *arg)
 {
 	struct no_token none;
 
-	take(arg, r, &none);
+	trigger_take_waiting(arg, r, &none);
 }
 
-static void on_first(struct step_request *r, void *arg)
+static void trigger_first(struct step_request *r, void *arg)
 {
 	struct trigger_set *set = arg;
 	char spent[TIME_TEXT_MAX];
@@ -498,13 +498,13 @@ static void on_first(struct step_request *r, void *arg)
 	struct trigger *t;
 	uint64_t ns;
 
-	queued = set->queue ? find(set->queue, r) : NULL;
+	queued = set->queue ? queue_find_sequence(set->queue, r) : NULL;
 	if (queued)
 		queued->s.first = r->first_output;
-	if (!take(set, r, &waited) || r->lost)
+	if (!trigger_take_waiting(set, r, &waited) || r->lost)
 		return;
 	ns = r->first_output - waited.from;
-	t = find_past(set, KIND_REQUEST_TTFT, ns, true);
+	t = trigger_find_exceeded(set, KIND_REQUEST_TTFT, ns, true);
 	if (!waited.told)
 		report(set, t, r->first_output, r->tgid,
 			"the request of sequence %" PRIu64 " of pid %u had its first token after %s, in step %u",
@@ -525,7 +525,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 		t->judged += s->phase != PHASE_PREFILL;
 		if (!whole || !rate_below(&rate, t->limit))
 			continue;
-		forget_rate(find_process(&set->rates, s->tgid)); /* each second is a reason only once */
+		forget_rate(rates_find_process(&set->rates, s->tgid)); /* each second is a reason only once */
 		whole = false;
 		report(set, t, s->end, s->tgid, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
 			rate.tokens, time_text(spent, rate.ns), s->number);
@@ -533,7 +533,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 }
 
 /* Requests that still wait need not have rows in the step. */
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void trigger_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct trigger_set *set = arg;
 	char spent[TIME_TEXT_MAX];
@@ -545,19 +545,19 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 
 		if (n->told || n->tgid != s->tgid || n->context != s->context || s->end <= n->from)
 			continue;
-		t = find_past(set, KIND_REQUEST_TTFT, s->end - n->from, false);
+		t = trigger_find_exceeded(set, KIND_REQUEST_TTFT, s->end - n->from, false);
 		n->told = t;
 		report(set, t, s->end, n->tgid,
 			"the request of sequence %" PRIu64 " of pid %u had no token after %s, at the end of step %u",
 			n->sequence, n->tgid, time_text(spent, s->end - n->from), s->number);
 	}
-	if (is_wanted(set, KIND_RATE))
+	if (trigger_is_wanted(set, KIND_RATE))
 		judge_rate(set, s);
 }
 
-static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+static void trigger_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
-	struct trigger *t = r->mixed || r->lost ? NULL : find_past(arg, KIND_REQUEST_TPOT, ns, true);
+	struct trigger *t = r->mixed || r->lost ? NULL : trigger_find_exceeded(arg, KIND_REQUEST_TPOT, ns, true);
 	char spent[TIME_TEXT_MAX];
 
 	(void)gap;
@@ -565,10 +565,10 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 		r->sequence, r->tgid, time_text(spent, ns), s->number);
 }
 
-static void on_done(struct step_request *r, void *arg)
+static void trigger_done(struct step_request *r, void *arg)
 {
 	struct queue_watch *w = ((struct trigger_set *)arg)->queue;
-	struct sequence *s = find(w, r);
+	struct sequence *s = queue_find_sequence(w, r);
 
 	if (!s)
 		return;
@@ -577,7 +577,7 @@ static void on_done(struct step_request *r, void *arg)
 	s->s.first = r->first_output;
 	s->s.last = r->last_end;
 	s->s.outputs = step_request_tokens(r);
-	set_latest(w, r->last_end);
+	queue_watch_set_latest(w, r->last_end);
 }
 
 /* Judges the requests that can be joined by now, each once. */
@@ -599,11 +599,11 @@ static void judge_queue(struct trigger_set *set)
 			continue;
 		s = &w->sequences[w->of_sockets[i].with];
 		ns = s->s.start > from ? s->s.start - from : 0;
-		report(set, find_past(set, KIND_QUEUE, ns, true), s->s.start, s->s.tgid,
+		report(set, trigger_find_exceeded(set, KIND_QUEUE, ns, true), s->s.start, s->s.tgid,
 			"a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
 			time_text(spent, ns), s->sequence, s->s.tgid);
 	}
-	forget(w);
+	queue_forget_old(w);
 	w->decided = w->latest;
 	w->news = false;
 }
@@ -633,7 +633,7 @@ static bool judge_step(struct trigger_set *set, struct trigger *t, const struct 
 	return true;
 }
 
-static void take_step(struct trigger_set *set, const struct rec_step *r)
+static void trigger_take_step(struct trigger_set *set, const struct rec_step *r)
 {
 	const char *name;
 	bool done = false;
@@ -653,11 +653,11 @@ static void take_step(struct trigger_set *set, const struct rec_step *r)
 
 /* ---- other records ---- */
 
-static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
+static void trigger_take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 {
 	const struct gpu_gap *gap = &r->gaps[0];
 	bool lost = r->h.flags & GPU_STEP_F_LOST;
-	struct trigger *t = find_past(set, KIND_GPU_IDLE, gap->dur_ns, !lost);
+	struct trigger *t = trigger_find_exceeded(set, KIND_GPU_IDLE, gap->dur_ns, !lost);
 	char idle[TIME_TEXT_MAX], gpu[24];
 
 	if (r->n_devices > 1)
@@ -670,7 +670,7 @@ static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 			time_text(idle, gap->dur_ns), r->step, r->h.tgid);
 }
 
-static void take_request(struct trigger_set *set, const struct rec_request *r)
+static void trigger_take_request(struct trigger_set *set, const struct rec_request *r)
 {
 	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
 	uint64_t end = answer ? answer : r->h.start_ns + r->h.dur_ns;
@@ -679,12 +679,12 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 
 	if (set->queue)
 		queue_watch_socket(set->queue, r);
-	report(set, find_past(set, KIND_TTFT, ns, true), end, r->h.tgid,
+	report(set, trigger_find_exceeded(set, KIND_TTFT, ns, true), end, r->h.tgid,
 		"a request on descriptor %u of pid %u had %s after %s", r->h.id,
 		r->h.tgid, answer ? "its first answer" : "no answer", time_text(spent, ns));
 }
 
-static void take_task(struct trigger_set *set, const struct rec_task *r)
+static void trigger_take_task(struct trigger_set *set, const struct rec_task *r)
 {
 	int status = (int)r->arg;
 	bool killed = WIFSIGNALED(status);
@@ -710,15 +710,15 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h)
 {
 	if (h->kind == REC_STEP)
-		take_step(set, (const struct rec_step *)h);
+		trigger_take_step(set, (const struct rec_step *)h);
 	else if (h->kind == REC_FUNCTION && set->requests && h->id < set->probes->n)
 		step_requests_call(set->requests, (const struct rec_function *)h);
 	else if (h->kind == REC_TASK)
-		take_task(set, (const struct rec_task *)h);
+		trigger_take_task(set, (const struct rec_task *)h);
 	else if (h->kind == REC_GPU_STEP)
-		take_gpu_step(set, (const struct rec_gpu_step *)h);
+		trigger_take_gpu_step(set, (const struct rec_gpu_step *)h);
 	else if (h->kind == REC_REQUEST)
-		take_request(set, (const struct rec_request *)h);
+		trigger_take_request(set, (const struct rec_request *)h);
 	return take_hit(set);
 }
 
@@ -741,7 +741,7 @@ void trigger_lost_steps(struct trigger_set *set, uint64_t n)
 const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_lost, uint64_t now_ns)
 {
 	uint64_t lost = total_lost - set->lost;
-	struct trigger *t = find_past(set, KIND_LOST, lost, false);
+	struct trigger *t = trigger_find_exceeded(set, KIND_LOST, lost, false);
 
 	if (t)
 		set->lost = total_lost;
@@ -753,10 +753,10 @@ const struct trigger_hit *trigger_loss(struct trigger_set *set, uint64_t total_l
 
 void trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns, uint32_t max_hits)
 {
-#define OPS .begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .token = on_token, .mixed = on_mixed
-	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
+#define OPS .begin = trigger_begin, .part = trigger_part, .first = trigger_first, .step = trigger_step, .token = trigger_token, .mixed = trigger_mixed
+	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = trigger_done };
 #undef OPS
-	bool queue = is_wanted(set, KIND_QUEUE);
+	bool queue = trigger_is_wanted(set, KIND_QUEUE);
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
@@ -766,7 +766,7 @@ void trigger_start(struct trigger_set *set, const struct probe_table *probes, ui
 		set->queue->join = join_new();
 	}
 	for (int kind = KIND_TTFT; kind <= KIND_RATE && !set->requests; kind++) {
-		if (is_wanted(set, kind))
+		if (trigger_is_wanted(set, kind))
 			set->requests = step_requests_new(probes, queue ? &ops_queue : &ops, set);
 	}
 }
@@ -788,7 +788,7 @@ void trigger_summary(const struct trigger_set *set)
 
 bool trigger_needs_gpu(const struct trigger_set *set)
 {
-	return set && is_wanted(set, KIND_GPU_IDLE);
+	return set && trigger_is_wanted(set, KIND_GPU_IDLE);
 }
 
 void trigger_free(struct trigger_set *set)

@@ -73,7 +73,7 @@ struct unwinder {
 	uint64_t dropped;
 };
 
-static void apply(struct unwinder *u, const struct pending *p)
+static void unwinder_apply_news(struct unwinder *u, const struct pending *p)
 {
 	stacks_forget_process(u->stacks, p->tgid);
 	if (p->news == NEWS_EXEC)
@@ -81,7 +81,7 @@ static void apply(struct unwinder *u, const struct pending *p)
 }
 
 /* Applies news of the process from before that instant, and old news of any process. */
-static void apply_pending(struct unwinder *u, uint32_t tgid, uint64_t at_ns)
+static void unwinder_apply_pending(struct unwinder *u, uint32_t tgid, uint64_t at_ns)
 {
 	size_t n = 0;
 
@@ -91,28 +91,28 @@ static void apply_pending(struct unwinder *u, uint32_t tgid, uint64_t at_ns)
 		const struct pending *p = &u->pending[i];
 
 		if ((p->tgid == tgid && p->at_ns <= at_ns) || p->at_ns + PENDING_NS < u->newest_ns)
-			apply(u, p);
+			unwinder_apply_news(u, p);
 		else
 			u->pending[n++] = *p;
 	}
 	u->n_pending = n;
 }
 
-static void heed(struct unwinder *u, const struct item *it)
+static void unwinder_take_news(struct unwinder *u, const struct item *it)
 {
 	if (it->news == NEWS_MAPPED) {
 		stacks_remap_process(u->stacks, it->tgid);
 		return;
 	}
 	if (u->n_pending == PENDING_MAX) {
-		apply(u, &u->pending[0]);
+		unwinder_apply_news(u, &u->pending[0]);
 		memmove(u->pending, u->pending + 1, --u->n_pending * sizeof(u->pending[0]));
 	}
 	u->pending[u->n_pending++] = (struct pending){ it->tgid, it->news, it->at_ns };
 }
 
 /* Whether the thread was in an interrupt, by the kernel's functions that enter one, on x86 and on arm64. */
-static bool is_interrupted(const struct stacks *s, uint32_t stack)
+static bool stack_is_interrupt(const struct stacks *s, uint32_t stack)
 {
 	static const char *const entries[] = { "asm_sysvec_", "asm_common_interrupt", "asm_exc_nmi", "el1h_64_irq", "el1_interrupt" };
 	const uint32_t *frames;
@@ -129,11 +129,11 @@ static bool is_interrupted(const struct stacks *s, uint32_t stack)
 	return false;
 }
 
-static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *ret)
+static void unwinder_unwind_sample(struct unwinder *u, const struct item *it, struct rec_stack *ret)
 {
 	const struct rec_sample *r = (const struct rec_sample *)it->sample;
 
-	apply_pending(u, r->h.tgid, r->h.start_ns + r->h.dur_ns);
+	unwinder_apply_pending(u, r->h.tgid, r->h.start_ns + r->h.dur_ns);
 	*ret = (struct rec_stack){
 		.h = r->h,
 		.step = r->step,
@@ -145,11 +145,11 @@ static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *
 		.ref = r->ref,
 	};
 	ret->h.kind = REC_STACK;
-	if (r->h.id == SAMPLE_WAKER && is_interrupted(u->stacks, ret->stack))
+	if (r->h.id == SAMPLE_WAKER && stack_is_interrupt(u->stacks, ret->stack))
 		ret->flags |= SAMPLE_F_WOKEN_IRQ;
 }
 
-static void *work(void *arg)
+static void *unwinder_thread(void *arg)
 {
 	struct unwinder *u = arg;
 	struct item *it;
@@ -170,11 +170,11 @@ static void *work(void *arg)
 		u->busy = true;
 		pthread_mutex_unlock(&u->lock);
 		if (it->size) {
-			unwind(u, it, &it->done);
+			unwinder_unwind_sample(u, it, &it->done);
 			it = xreallocarray(it, sizeof(*it), 1);
 			it->next = NULL;
 		} else {
-			heed(u, it);
+			unwinder_take_news(u, it);
 		}
 		pthread_mutex_lock(&u->lock);
 		u->busy = false;
@@ -198,7 +198,7 @@ static void *work(void *arg)
  * Adds to a wait the stack of its waker. The waker's stack was sent first, but perhaps through another ring, and may be read
  * after the wait, which is held until all rings have been read once more and their samples are unwound.
  */
-static void pass(struct unwinder *u, const struct rec_stack *r)
+static void unwinder_pass_stack(struct unwinder *u, const struct rec_stack *r)
 {
 	u->passed++;
 	if (r->h.id == SAMPLE_WAKER && r->flags & SAMPLE_F_WOKEN_IRQ)
@@ -211,24 +211,24 @@ static struct waker *waker_at(struct unwinder *u, uint32_t tid, uint64_t at_ns)
 	return &u->wakers[(at_ns ^ at_ns >> 12 ^ (uint64_t)tid * 2654435761u) % WAKERS_MAX];
 }
 
-static void set_stack(struct rec_stack *r, uint32_t stack)
+static void set_waker_stack(struct rec_stack *r, uint32_t stack)
 {
 	r->ref = 0;
 	r->waker_stack = stack;
 }
 
 /* Passes on the first n that are held, without their wakers' stacks. */
-static void pass_first(struct unwinder *u, size_t n)
+static void unwinder_pass_held(struct unwinder *u, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		set_stack(&u->held[i].r, STACK_NONE);
-		pass(u, &u->held[i].r);
+		set_waker_stack(&u->held[i].r, STACK_NONE);
+		unwinder_pass_stack(u, &u->held[i].r);
 	}
 	u->n_held -= n;
 	memmove(u->held, u->held + n, u->n_held * sizeof(u->held[0]));
 }
 
-static bool find(struct unwinder *u, struct rec_stack *r)
+static bool unwinder_find_waker(struct unwinder *u, struct rec_stack *r)
 {
 	const struct waker *w = waker_at(u, r->waker_tid, r->ref);
 
@@ -237,9 +237,9 @@ static bool find(struct unwinder *u, struct rec_stack *r)
 	if (w->interrupt) {
 		r->flags |= SAMPLE_F_WOKEN_IRQ;
 		r->waker_tid = 0;
-		set_stack(r, STACK_NONE);
+		set_waker_stack(r, STACK_NONE);
 	} else {
-		set_stack(r, w->stack);
+		set_waker_stack(r, w->stack);
 	}
 	return true;
 }
@@ -255,8 +255,8 @@ static void take_waker(struct unwinder *u, const struct rec_stack *r)
 		.interrupt = r->flags & SAMPLE_F_WOKEN_IRQ,
 	};
 	for (size_t i = 0; i < u->n_held; i++) {
-		if (find(u, &u->held[i].r))
-			pass(u, &u->held[i].r);
+		if (unwinder_find_waker(u, &u->held[i].r))
+			unwinder_pass_stack(u, &u->held[i].r);
 		else
 			u->held[n++] = u->held[i];
 	}
@@ -264,23 +264,23 @@ static void take_waker(struct unwinder *u, const struct rec_stack *r)
 }
 
 /* Takes a stack; they come in the order in which they were unwound. */
-static void take(struct unwinder *u, struct rec_stack *r)
+static void unwinder_take_stack(struct unwinder *u, struct rec_stack *r)
 {
 	if (r->h.id == SAMPLE_WAKER)
 		take_waker(u, r);
 	if (r->h.id == SAMPLE_OFF_CPU && !r->ref) {
-		set_stack(r, STACK_NONE);
-	} else if (r->h.id == SAMPLE_OFF_CPU && !find(u, r)) {
+		set_waker_stack(r, STACK_NONE);
+	} else if (r->h.id == SAMPLE_OFF_CPU && !unwinder_find_waker(u, r)) {
 		if (u->n_held == HELD_MAX)
-			pass_first(u, 1);
+			unwinder_pass_held(u, 1);
 		u->held[u->n_held++] = (struct held){ .r = *r };
 		return;
 	}
-	pass(u, r);
+	unwinder_pass_stack(u, r);
 }
 
 /* All rings have been read, and the stacks unwound so far were taken. */
-static void end_round(struct unwinder *u)
+static void unwinder_end_round(struct unwinder *u)
 {
 	size_t n = 0;
 
@@ -294,7 +294,7 @@ static void end_round(struct unwinder *u)
 	/* the oldest are over first */
 	while (n < u->n_held && u->held[n].until && u->collected >= u->held[n].until)
 		n++;
-	pass_first(u, n);
+	unwinder_pass_held(u, n);
 }
 
 /* ---- from outside ---- */
@@ -311,7 +311,7 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 	yield_lock_init(&u->lock);
 	pthread_cond_init(&u->wake, NULL);
 	pthread_cond_init(&u->idle, NULL);
-	err = -pthread_create(&u->thread, NULL, work, u);
+	err = -pthread_create(&u->thread, NULL, unwinder_thread, u);
 	if (err) {
 		pthread_mutex_destroy(&u->lock);
 		free(u);
@@ -343,7 +343,7 @@ void unwinder_free(struct unwinder *u)
 	free(u);
 }
 
-static void add(struct unwinder *u, struct item *it)
+static void unwinder_queue_item(struct unwinder *u, struct item *it)
 {
 	bool was_empty = !u->first;
 
@@ -366,7 +366,7 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 	pthread_mutex_lock(&u->lock);
 	room = u->waiting + size <= WAITING_MAX;
 	if (room)
-		add(u, it);
+		unwinder_queue_item(u, it);
 	pthread_mutex_unlock(&u->lock);
 	u->samples += room;
 	u->dropped += !room;
@@ -383,7 +383,7 @@ void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news
 	pthread_mutex_lock(&u->lock);
 	again = news == NEWS_MAPPED && u->mapped && u->mapped->tgid == tgid; /* a storm of them takes no memory */
 	if (!again)
-		add(u, it);
+		unwinder_queue_item(u, it);
 	pthread_mutex_unlock(&u->lock);
 	if (again)
 		free(it);
@@ -403,10 +403,10 @@ void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)
 	for (; it; it = next) {
 		next = it->next;
 		u->collected++;
-		take(u, &it->done);
+		unwinder_take_stack(u, &it->done);
 		free(it);
 	}
-	end_round(u);
+	unwinder_end_round(u);
 }
 
 bool unwinder_settled(struct unwinder *u)
@@ -424,7 +424,7 @@ void unwinder_finish(struct unwinder *u, record_cb cb, void *arg)
 		pthread_cond_wait(&u->idle, &u->lock);
 	pthread_mutex_unlock(&u->lock);
 	unwinder_collect(u, cb, arg);
-	pass_first(u, u->n_held); /* nothing else comes */
+	unwinder_pass_held(u, u->n_held); /* nothing else comes */
 }
 
 size_t unwinder_waiting(struct unwinder *u)
