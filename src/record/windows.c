@@ -106,15 +106,15 @@ static void close_window(struct schedule *s, const char *why)
 }
 
 /* Closes the window and clears all requests for one, which have to be made again. */
-static void use_up(struct schedule *s, const char *why)
+static void schedule_use_up(struct schedule *s, const char *why)
 {
 	s->flag = s->scheduled = s->held = false;
 	close_window(s, why);
 }
 
-static void limit(struct schedule *s, const char *why)
+static void schedule_reach_limit(struct schedule *s, const char *why)
 {
-	use_up(s, why);
+	schedule_use_up(s, why);
 	s->state.over = s->c.source == SCHEDULE_WHOLE;
 }
 
@@ -133,7 +133,7 @@ static void open_if_wished(struct schedule *s, uint64_t now)
 	s->steps = 0;
 }
 
-static uint64_t deadline(const struct schedule *s)
+static uint64_t schedule_deadline(const struct schedule *s)
 {
 	if (!s->c.duration_ns)
 		return UINT64_MAX;
@@ -143,15 +143,15 @@ static uint64_t deadline(const struct schedule *s)
 }
 
 /* Periods count from the beginning of the run, so that a late window does not delay the following ones; aligned, from 1970. */
-static uint64_t elapsed(const struct schedule *s, uint64_t now)
+static uint64_t schedule_elapsed(const struct schedule *s, uint64_t now)
 {
 	return s->c.aligned ? now + s->c.real_offset_ns : now - s->begin_ns;
 }
 
 /* A window that was missed, as during a suspend, is not made up for. */
-static void look_at_period(struct schedule *s, uint64_t now)
+static void schedule_check_period(struct schedule *s, uint64_t now)
 {
-	uint64_t period = elapsed(s, now) / s->c.every_ns + 1, into = elapsed(s, now) % s->c.every_ns;
+	uint64_t period = schedule_elapsed(s, now) / s->c.every_ns + 1, into = schedule_elapsed(s, now) % s->c.every_ns;
 
 	if (period == s->period || into >= s->c.for_ns)
 		return;
@@ -164,9 +164,9 @@ static void look_at_period(struct schedule *s, uint64_t now)
 }
 
 /* Applies the passing of time. */
-static void advance(struct schedule *s, uint64_t now)
+static void schedule_advance(struct schedule *s, uint64_t now)
 {
-	uint64_t end = deadline(s);
+	uint64_t end = schedule_deadline(s);
 
 	if (s->state.over)
 		return;
@@ -174,12 +174,12 @@ static void advance(struct schedule *s, uint64_t now)
 		s->scheduled = false;
 		if (!s->held)
 			close_window(s, "schedule");
-		end = deadline(s);
+		end = schedule_deadline(s);
 	}
 	if (now >= end)
-		limit(s, "duration");
+		schedule_reach_limit(s, "duration");
 	if (s->c.source == SCHEDULE_EVERY)
-		look_at_period(s, now);
+		schedule_check_period(s, now);
 	open_if_wished(s, now);
 }
 
@@ -189,8 +189,8 @@ void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t
 {
 	*s = (struct schedule){ .c = *c, .begin_ns = now_ns, .held = c->source == SCHEDULE_WHOLE };
 	if (c->aligned) /* the first window is whole: skips one that other hosts have open now */
-		s->period = elapsed(s, now_ns) / c->every_ns + 1;
-	advance(s, now_ns);
+		s->period = schedule_elapsed(s, now_ns) / c->every_ns + 1;
+	schedule_advance(s, now_ns);
 }
 
 void schedule_clock(struct schedule *s, uint64_t real_offset_ns)
@@ -203,7 +203,7 @@ void schedule_clock(struct schedule *s, uint64_t real_offset_ns)
 
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there)
 {
-	advance(s, now_ns);
+	schedule_advance(s, now_ns);
 	if (there == s->flag_there)
 		return;
 	s->flag = s->flag_there = there;
@@ -216,7 +216,7 @@ int schedule_start(struct schedule *s, uint64_t now_ns)
 {
 	bool was_open;
 
-	advance(s, now_ns);
+	schedule_advance(s, now_ns);
 	if (s->state.over)
 		return -ESHUTDOWN;
 	was_open = s->state.open;
@@ -227,10 +227,10 @@ int schedule_start(struct schedule *s, uint64_t now_ns)
 
 int schedule_stop(struct schedule *s, uint64_t now_ns)
 {
-	advance(s, now_ns);
+	schedule_advance(s, now_ns);
 	if (!s->state.open)
 		return 1;
-	use_up(s, "stop");
+	schedule_use_up(s, "stop");
 	return 0;
 }
 
@@ -238,17 +238,17 @@ void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n)
 {
 	s->steps += n;
 	if (s->state.open && s->c.max_steps && s->steps >= s->c.max_steps)
-		limit(s, "max_steps");
-	advance(s, now_ns);
+		schedule_reach_limit(s, "max_steps");
+	schedule_advance(s, now_ns);
 }
 
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns)
 {
 	uint64_t next, period;
 
-	advance(s, now_ns);
-	next = s->scheduled && s->close_ns < deadline(s) ? s->close_ns : deadline(s);
-	period = s->c.source == SCHEDULE_EVERY ? now_ns + s->c.every_ns - elapsed(s, now_ns) % s->c.every_ns : UINT64_MAX;
+	schedule_advance(s, now_ns);
+	next = s->scheduled && s->close_ns < schedule_deadline(s) ? s->close_ns : schedule_deadline(s);
+	period = s->c.source == SCHEDULE_EVERY ? now_ns + s->c.every_ns - schedule_elapsed(s, now_ns) % s->c.every_ns : UINT64_MAX;
 	next = period < next ? period : next;
 	s->state.next_ns = s->state.over ? UINT64_MAX : next;
 	return s->state;
@@ -275,7 +275,7 @@ struct flag {
 };
 
 /* -ENOENT: not there; other errors with the reason. Checks the file itself, not what its name may lead to later. */
-static int check_file(const struct flag *f, char *why, size_t size)
+static int flag_check_file(const struct flag *f, char *why, size_t size)
 {
 	int fd = open(f->path, O_PATH | O_NOFOLLOW | O_CLOEXEC), err = 0;
 	struct stat st;
@@ -298,10 +298,10 @@ static int check_file(const struct flag *f, char *why, size_t size)
 	return err;
 }
 
-static bool look(struct flag *f)
+static bool flag_is_present(struct flag *f)
 {
 	char why[128];
-	int err = check_file(f, why, sizeof(why));
+	int err = flag_check_file(f, why, sizeof(why));
 
 	if (err && err != -ENOENT && !f->warned) {
 		log_warn("the flag file %s does not count: %s", f->path, why);
@@ -314,7 +314,7 @@ static bool look(struct flag *f)
 
 /* ---- the directory ---- */
 
-static void drop(struct flag *f, int *wd)
+static void flag_drop_watch(struct flag *f, int *wd)
 {
 	if (*wd >= 0)
 		inotify_rm_watch(f->fd, *wd);
@@ -322,7 +322,7 @@ static void drop(struct flag *f, int *wd)
 }
 
 /* Watches the nearest existing directory above the missing one. */
-static int watch_above(struct flag *f)
+static int flag_watch_above(struct flag *f)
 {
 	char path[PATH_MAX];
 	size_t n;
@@ -341,13 +341,13 @@ static int watch_above(struct flag *f)
 	if (wd < 0)
 		return -errno;
 	if (wd != f->above_wd)
-		drop(f, &f->above_wd);
+		flag_drop_watch(f, &f->above_wd);
 	f->above_wd = wd;
 	return 0;
 }
 
 /* 0: the directory is watched; 1: it is missing, and the nearest one above it is watched. */
-static int watch(struct flag *f)
+static int flag_watch_directory(struct flag *f)
 {
 	for (int i = 0; i < WATCH_TRIES; i++) {
 		int wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS), above, err;
@@ -355,14 +355,14 @@ static int watch(struct flag *f)
 		if (wd >= 0) {
 			if (wd == f->above_wd) /* a bind mount of the same directory */
 				f->above_wd = -1;
-			drop(f, &f->above_wd);
+			flag_drop_watch(f, &f->above_wd);
 			f->wd = wd;
 			return 0;
 		}
 		if (errno != ENOENT && errno != ENOTDIR)
 			return -errno;
 		above = f->above_wd;
-		err = watch_above(f);
+		err = flag_watch_above(f);
 		if (err)
 			return err;
 		/* watched before the directory was looked for, so nothing is missed */
@@ -372,23 +372,23 @@ static int watch(struct flag *f)
 	return -ENOENT;
 }
 
-static void give_up(struct flag *f, const char *why)
+static void flag_stop_watching(struct flag *f, const char *why)
 {
-	drop(f, &f->wd);
-	drop(f, &f->above_wd);
+	flag_drop_watch(f, &f->wd);
+	flag_drop_watch(f, &f->above_wd);
 	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path, why);
 }
 
-/* Watches again, since the directory may be another one or missing. Returns as watch() does. */
-static int watch_again(struct flag *f)
+/* Watches again, since the directory may be another one or missing. Returns as flag_watch_directory() does. */
+static int flag_watch_again(struct flag *f)
 {
 	int err;
 
-	drop(f, &f->wd);
-	err = watch(f);
+	flag_drop_watch(f, &f->wd);
+	err = flag_watch_directory(f);
 	f->look = true;
 	if (err < 0)
-		give_up(f, strerror(-err));
+		flag_stop_watching(f, strerror(-err));
 	return err;
 }
 
@@ -408,17 +408,17 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 		f->wd = -1;
 	/* a file system mounted there later could not be told from the directory below it */
 	if (e->mask & IN_UNMOUNT) {
-		give_up(f, "its directory was unmounted");
+		flag_stop_watching(f, "its directory was unmounted");
 		return;
 	}
-	err = watch_again(f);
+	err = flag_watch_again(f);
 	if (err >= 0)
 		log_warn("the directory of the flag file %s was %s; %s", f->path,
 			e->mask & IN_IGNORED ? "removed" : "moved",
 			err ? "its window stays closed until it is back" : "it is there again");
 }
 
-static int drain(struct flag *f)
+static int flag_drain_events(struct flag *f)
 {
 	char buf[EVENTS_BYTES] __attribute__((aligned(__alignof__(struct inotify_event))));
 	ssize_t n;
@@ -429,15 +429,15 @@ static int drain(struct flag *f)
 		for (char *p = buf; p < buf + n; p += sizeof(*e) + e->len) {
 			e = (const struct inotify_event *)p;
 			if (e->mask & IN_Q_OVERFLOW) {
-				watch_again(f); /* events of the directory may be lost */
+				flag_watch_again(f); /* events of the directory may be lost */
 			} else if (e->wd == f->wd) {
 				directory_event(f, e);
 			} else if (e->wd == f->above_wd) {
 				if (e->mask & IN_IGNORED)
 					f->above_wd = -1;
 				else if (e->mask & (IN_MOVE_SELF | IN_UNMOUNT))
-					drop(f, &f->above_wd);
-				if (!watch_again(f))
+					flag_drop_watch(f, &f->above_wd);
+				if (!flag_watch_again(f))
 					log_info("the directory of the flag file %s is back", f->path);
 			}
 		}
@@ -447,12 +447,12 @@ static int drain(struct flag *f)
 
 int flag_read(struct flag *f, bool *ret_there)
 {
-	int err = drain(f);
+	int err = flag_drain_events(f);
 	bool there;
 
 	if (err)
 		return err;
-	there = f->look ? f->wd >= 0 && look(f) : f->there;
+	there = f->look ? f->wd >= 0 && flag_is_present(f) : f->there;
 	if (f->away && f->there && there) {
 		f->away = f->there = *ret_there = false;
 		return 1;
@@ -465,7 +465,7 @@ int flag_read(struct flag *f, bool *ret_there)
 /* ---- open ---- */
 
 /* A relative path starts at the current directory, even if that is moved. */
-static int set_path(struct flag *f, const char *path)
+static int flag_set_path(struct flag *f, const char *path)
 {
 	const char *name = basename(path);
 	char cwd[PATH_MAX] = "";
@@ -501,7 +501,7 @@ static int watch_first(struct flag *f)
 					 : strerror(-err));
 	}
 	/* watched first, so nothing that happens from here on is missed */
-	err = check_file(f, why, sizeof(why));
+	err = flag_check_file(f, why, sizeof(why));
 	f->look = !err;
 	if (!err || err == -ENOENT)
 		return 0;
@@ -515,7 +515,7 @@ int flag_open(const char *path, struct flag **ret_flag)
 
 	f->fd = f->wd = f->above_wd = -1;
 	f->user = user_calling();
-	err = set_path(f, path);
+	err = flag_set_path(f, path);
 	if (!err)
 		err = watch_first(f);
 	if (err) {
@@ -566,7 +566,7 @@ void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 
 /* ---- a window opens ---- */
 
-static void mark(struct windows *w, const char *name, uint64_t ns, const char *why)
+static void windows_mark(struct windows *w, const char *name, uint64_t ns, const char *why)
 {
 	struct mark m = { .name = name, .ns = ns, .number = w->number, .reason = why };
 
@@ -583,7 +583,7 @@ void windows_abandon(struct windows *w)
 	w->memory = NULL;
 }
 
-static int window_open(struct windows *w, const char *why)
+static int windows_open_window(struct windows *w, const char *why)
 {
 	uint64_t before = clock_boot_ns(), open_ns, ago;
 	struct clock_reading now;
@@ -624,7 +624,7 @@ static int window_open(struct windows *w, const char *why)
 	intake_open(w->in, w->sink, &w->totals, open_ns);
 	if (w->in->gpu)
 		gpu_start(w->in->gpu);
-	mark(w, "window_open", open_ns, why);
+	windows_mark(w, "window_open", open_ns, why);
 	if (w->in->overhead)
 		overhead_marks(&w->in->overhead->left_out, w->sink, open_ns, open_ns);
 	misfits_marks(w->c->misfits, w->sink, open_ns);
@@ -668,7 +668,7 @@ static int end_records(struct windows *w)
 	return err;
 }
 
-static void on_file(const char *name, uint64_t bytes, void *arg)
+static void windows_add_file(const char *name, uint64_t bytes, void *arg)
 {
 	struct windows *w = arg;
 
@@ -678,7 +678,7 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 	(record_by_time(w->o) || w->files.n > FILES_NAMED ? log_debug : log_info)("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
-static int window_close(struct windows *w, const char *why)
+static int windows_close_window(struct windows *w, const char *why)
 {
 	const struct window_totals *t = &w->totals;
 	int err, close_err;
@@ -686,7 +686,7 @@ static int window_close(struct windows *w, const char *why)
 	if (!w->open)
 		return 0;
 	err = end_records(w);
-	mark(w, "window_close", w->totals.close_ns, why);
+	windows_mark(w, "window_close", w->totals.close_ns, why);
 	w->totals.close_cost_ns = clock_boot_ns() - w->totals.close_ns;
 	w->totals.bytes = sink_bytes(w->sink);
 	windows_totals(w, &w->whole);
@@ -716,23 +716,23 @@ static int window_close(struct windows *w, const char *why)
 
 /* ---- the schedule ---- */
 
-static uint64_t real_offset_ns(void)
+static uint64_t realtime_offset_ns(void)
 {
 	return clock_ns(CLOCK_REALTIME) - clock_boot_ns();
 }
 
 /* Opens or closes the window according to the schedule. */
-static int heed_schedule(struct windows *w, uint64_t now)
+static int windows_apply_schedule(struct windows *w, uint64_t now)
 {
 	struct schedule_state st;
 	int err = 0;
 
-	schedule_clock(&w->schedule, real_offset_ns());
+	schedule_clock(&w->schedule, realtime_offset_ns());
 	st = schedule_next(&w->schedule, now);
 	if (w->open && (!st.open || st.number != w->scheduled))
-		err = window_close(w, st.closed);
+		err = windows_close_window(w, st.closed);
 	if (!err && st.open && !w->open)
-		err = window_open(w, st.opened);
+		err = windows_open_window(w, st.opened);
 	w->scheduled = st.number;
 	return err;
 }
@@ -741,14 +741,14 @@ int windows_start(struct windows *w)
 {
 	uint64_t now = clock_boot_ns();
 
-	return schedule_start(&w->schedule, now) ?: heed_schedule(w, now);
+	return schedule_start(&w->schedule, now) ?: windows_apply_schedule(w, now);
 }
 
 int windows_stop(struct windows *w)
 {
 	uint64_t now = clock_boot_ns();
 
-	return schedule_stop(&w->schedule, now) ?: heed_schedule(w, now);
+	return schedule_stop(&w->schedule, now) ?: windows_apply_schedule(w, now);
 }
 
 int windows_read_flag(struct windows *w)
@@ -763,7 +763,7 @@ int windows_read_flag(struct windows *w)
 		if (more < 0)
 			return log_fail(more, "cannot watch %s: %s", w->o->window_flag, strerror(-more));
 		schedule_flag(&w->schedule, clock_boot_ns(), there);
-		err = heed_schedule(w, clock_boot_ns());
+		err = windows_apply_schedule(w, clock_boot_ns());
 	} while (more && !err);
 	return err;
 }
@@ -779,7 +779,7 @@ int windows_turn(struct windows *w, uint64_t now_ns)
 	else if (!each && w->open && w->totals.steps > w->counted_steps)
 		schedule_steps(&w->schedule, now_ns, w->totals.steps - w->counted_steps);
 	w->counted_steps = w->open ? w->totals.steps : 0;
-	return heed_schedule(w, now_ns);
+	return windows_apply_schedule(w, now_ns);
 }
 
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
@@ -799,7 +799,7 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 /* ---- records ---- */
 
 /* While the window is closed: detaches the programs, and attaches them before the next one. */
-static void be_idle(struct windows *w, uint64_t now)
+static void windows_idle(struct windows *w, uint64_t now)
 {
 	bool soon = w->schedule.state.next_ns <= now + PREPARE_NS;
 
@@ -817,7 +817,7 @@ static void be_idle(struct windows *w, uint64_t now)
 	}
 }
 
-static int flush(struct windows *w, uint64_t now)
+static int windows_flush(struct windows *w, uint64_t now)
 {
 	intake_check_loss(w->in, now);
 	w->last_flush_ns = now;
@@ -831,7 +831,7 @@ int windows_keep_up(struct windows *w)
 
 	if (err < 0 || !w->open || now - w->last_flush_ns < FLUSH_NS)
 		return err < 0 ? err : 0;
-	return flush(w, now);
+	return windows_flush(w, now);
 }
 
 int windows_drain(struct windows *w)
@@ -851,7 +851,7 @@ int windows_drain(struct windows *w)
 	if (w->in->gpu && gpu_drain(w->in->gpu, now, !more))
 		more = 1;
 	if (!w->open) {
-		be_idle(w, now);
+		windows_idle(w, now);
 		return more;
 	}
 	if (!more)
@@ -861,7 +861,7 @@ int windows_drain(struct windows *w)
 	if (now - w->last_flush_ns < FLUSH_NS)
 		return more;
 	follow_strangers(w->c->follow, now);
-	return flush(w, now) ?: more;
+	return windows_flush(w, now) ?: more;
 }
 
 /* ---- start and end ---- */
@@ -877,7 +877,7 @@ int windows_begin(struct windows *w)
 		.source = w->o->window_flag ? SCHEDULE_FLAG : SCHEDULE_WHOLE,
 		.duration_ns = w->o->duration_ns,
 		.max_steps = w->in->step_limit ? 1 : w->o->max_steps, /* 1: reported once all processes have had theirs */
-		.real_offset_ns = real_offset_ns(),
+		.real_offset_ns = realtime_offset_ns(),
 	};
 	int err = 0;
 
@@ -898,7 +898,7 @@ int windows_begin(struct windows *w)
 		.host = &w->host,
 		.sockets = w->o->events & EVENT_REQUESTS,
 		.meta = &w->meta,
-		.on_file = on_file,
+		.on_file = windows_add_file,
 		.on_file_arg = w,
 	};
 	if (record_by_time(w->o))
@@ -908,7 +908,7 @@ int windows_begin(struct windows *w)
 	if (err)
 		return err;
 	schedule_init(&w->schedule, &c, clock_boot_ns());
-	err = w->flag ? windows_read_flag(w) : heed_schedule(w, clock_boot_ns());
+	err = w->flag ? windows_read_flag(w) : windows_apply_schedule(w, clock_boot_ns());
 	if (!err && !w->open)
 		w->idle_ns = clock_boot_ns() + IDLE_NS;
 	return err;
@@ -916,5 +916,5 @@ int windows_begin(struct windows *w)
 
 int windows_end(struct windows *w)
 {
-	return window_close(w, "end");
+	return windows_close_window(w, "end");
 }
