@@ -121,7 +121,7 @@ struct collect {
 };
 
 /* Steps have links of their own only with several windows, shed parts only where links can be detached. */
-static enum link_when when_of(const struct attach_config *c, const struct probe_spec *spec, enum shed_part part)
+static enum link_when spec_link_when(const struct attach_config *c, const struct probe_spec *spec, enum shed_part part)
 {
 	if (c->windows && spec->role == ROLE_STEP)
 		return LINK_WHEN_ALWAYS;
@@ -167,7 +167,7 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	       (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
 }
 
-static enum link_kind kind_of(const struct probe_spec *spec, const struct site *site)
+static enum link_kind site_link_kind(const struct probe_spec *spec, const struct site *site)
 {
 	if (spec->node.layout.bytes)
 		return LINK_NODE;
@@ -176,7 +176,7 @@ static enum link_kind kind_of(const struct probe_spec *spec, const struct site *
 	return site->arrival ? LINK_ARRIVAL : LINK_ENTRY;
 }
 
-static void refuse(struct probe_table *pt, struct probe_spec *spec)
+static void spec_refuse(struct probe_table *pt, struct probe_spec *spec)
 {
 	spec->refused = true;
 	if (spec->from)
@@ -191,21 +191,21 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	struct probe_spec *spec = &pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie;
 	enum shed_part part = config->sheds ? probe_spec_part(spec) : SHED_PARTS;
-	enum link_when when = when_of(config, spec, part);
+	enum link_when when = spec_link_when(config, spec, part);
 	struct file_sites *to = &c->sites[when];
 	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival && !spec->exits && !spec->is_python;
 	struct probe probe;
 	int err;
 
 	if (c->a->no_returns && returns) {
-		refuse(pt, spec);
+		spec_refuse(pt, spec);
 		c->refused++;
 		return 0;
 	}
 	if (ps->site.nop5 && c->a->nop5 == FEATURE_UNTRIED)
 		c->a->nop5 = features_nop5();
 	if (ps->site.nop5 && c->a->nop5) {
-		refuse(pt, spec);
+		spec_refuse(pt, spec);
 		c->nop5_refused = spec->symbol;
 		c->nop5s_refused++;
 		return 0;
@@ -225,7 +225,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		return -errno;
 	spec->dear_ends |= ps->site.exit && !ps->site.cheap;
 	cookie = id | cookie_of(spec, &ps->site, when);
-	link_sites_add(&to->of[kind_of(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore);
+	link_sites_add(&to->of[site_link_kind(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore);
 	/* the return address is on top of the stack at the site, too */
 	if (returns)
 		link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore);
@@ -234,7 +234,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	return 0;
 }
 
-static bool is_claimed(const struct probe_table *pt, const char *shown)
+static bool probe_table_claims(const struct probe_table *pt, const char *shown)
 {
 	for (size_t i = 0; i < pt->n; i++) {
 		if (probe_spec_matches(&pt->specs[i], shown))
@@ -253,7 +253,7 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 		if (spec->from)
 			pt->specs[spec->from - 1].attached += (unsigned int)by;
 		if (by < 0)
-			refuse(pt, spec);
+			spec_refuse(pt, spec);
 	}
 }
 
@@ -307,7 +307,7 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 }
 
 /* Steps first: probes attached after them are seen within one. */
-static int add_all(struct attach *a, int file, struct collect *c)
+static int attach_add_sites(struct attach *a, int file, struct collect *c)
 {
 	static const enum link_when order[LINK_WHENS] = {
 		LINK_WHEN_ALWAYS, LINK_WHEN_RECORDING, LINK_WHEN_BARRIERS, LINK_WHEN_OPERATORS
@@ -357,12 +357,12 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 		links += file_sites_count(&c.sites[i]);
 	}
 	if (n)
-		err = add_all(a, fd, &c);
+		err = attach_add_sites(a, fd, &c);
 	if (!err)
 		a->parts |= c.parts;
 	if (n && !err)
 		log_debug("%d probes in %s, build-id %s", n, shown, *build_id ? build_id : "none");
-	else if (err && err != -EDQUOT && is_claimed(a->c.probes, shown))
+	else if (err && err != -EDQUOT && probe_table_claims(a->c.probes, shown))
 		warn_file(shown, err, links);
 	for (int i = 0; i < LINK_WHENS; i++)
 		file_sites_free(&c.sites[i]);
@@ -370,7 +370,7 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 }
 
 /* Whether an engine or a probe of the command line claims the file. Marks such engines as matched. */
-static bool is_wanted(struct attach *a, const char *shown, bool *ret_of_engine)
+static bool attach_wants_file(struct attach *a, const char *shown, bool *ret_of_engine)
 {
 	*ret_of_engine = false;
 	for (size_t i = 0; i < a->c.probes->n_engines; i++) {
@@ -379,7 +379,7 @@ static bool is_wanted(struct attach *a, const char *shown, bool *ret_of_engine)
 		a->c.probes->engines[i]->matched = true;
 		*ret_of_engine = true;
 	}
-	return *ret_of_engine || is_claimed(a->c.probes, shown);
+	return *ret_of_engine || probe_table_claims(a->c.probes, shown);
 }
 
 struct scan {
@@ -389,7 +389,7 @@ struct scan {
 	int sites;
 };
 
-static int scan_mapping(const struct mapped_file *m, void *arg)
+static int attach_scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
 	struct seen_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
@@ -401,7 +401,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 			probe_table_mapped(s->a->c.probes, m->dev, m->ino, (uint32_t)s->pid);
 		return 0;
 	}
-	if (is_wanted(s->a, m->path, &file.claimed)) {
+	if (attach_wants_file(s->a, m->path, &file.claimed)) {
 		err = file_open_mapped(s->pid, m, &fd);
 		/* no warning if the file was replaced or its process has exited */
 		if (err && err != -ENOENT && err != -ESRCH && !s->a->unopened_told) {
@@ -446,7 +446,7 @@ void attach_everywhere(struct attach *a, const char *why)
 }
 
 /* Gives the process links of its own, if links are by process. */
-static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
+static void attach_follow_process(struct attach *a, pid_t pid, uint64_t since_ns)
 {
 	bool late = links_state(a->links) == LINKS_BY_PROCESS;
 	uint64_t ns;
@@ -476,13 +476,13 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	if (!a->c.probes->n)
 		return 0;
 	attach_expect_process(a, pid);
-	follow(a, pid, since_ns);
-	err = process_each_mapped(pid, scan_mapping, &s);
+	attach_follow_process(a, pid, since_ns);
+	err = process_each_mapped(pid, attach_scan_mapping, &s);
 	return err ? err : s.sites;
 }
 
 /* Keeps files whose probes cannot be detached. Forgets files without probes, too: their inode numbers may be reused. */
-static bool give_back(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
+static bool attach_release_file(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 {
 	struct attach *a = arg;
 	int ret = number ? links_drop_file(a->links, number) : 0;
@@ -501,12 +501,12 @@ bool attach_give_back(struct attach *a, uint64_t since_ns)
 {
 	uint64_t before = a->given_back;
 
-	seen_forget_unused(a->seen, since_ns, give_back, a);
+	seen_forget_unused(a->seen, since_ns, attach_release_file, a);
 	links_close_dropped(a->links);
 	return a->given_back > before;
 }
 
-static void add_named(struct attach *a, uint64_t ino, const char *path, bool claimed)
+static void attach_add_named_file(struct attach *a, uint64_t ino, const char *path, bool claimed)
 {
 	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .claimed = claimed };
 
@@ -520,7 +520,7 @@ void attach_executable(struct attach *a, const char *path)
 	struct stat st;
 	int fd, n = 0;
 
-	if (!a->c.probes->n || !realpath(path, real) || !is_wanted(a, real, &claimed))
+	if (!a->c.probes->n || !realpath(path, real) || !attach_wants_file(a, real, &claimed))
 		return;
 	fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
@@ -528,7 +528,7 @@ void attach_executable(struct attach *a, const char *path)
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_use(a->seen, 0, st.st_ino, real, 0, NULL))
 		n = attach_file(a, fd, 0, real);
 	if (n > 0) /* else its own mapping says the same, and more */
-		add_named(a, st.st_ino, real, claimed);
+		attach_add_named_file(a, st.st_ino, real, claimed);
 	close(fd);
 }
 
@@ -557,7 +557,7 @@ struct look {
 	char instead[256];
 };
 
-static int look_at(const struct mapped_file *m, void *arg)
+static int look_inspect_mapping(const struct mapped_file *m, void *arg)
 {
 	struct look *l = arg;
 	int fd;
@@ -582,7 +582,7 @@ static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_
 
 	for (size_t i = 0; i < n; i++) {
 		l.pid = pids[i];
-		process_each_mapped(l.pid, look_at, &l);
+		process_each_mapped(l.pid, look_inspect_mapping, &l);
 	}
 	if (s->is_python && l.mapped) /* the reason was printed before */
 		return true;
@@ -631,7 +631,7 @@ static int attach_named(struct attach *a, size_t spec)
 		err = attach_file(a, fd, 0, s->library);
 		s = &a->c.probes->specs[spec]; /* the table may have moved */
 		if (err >= 0)
-			add_named(a, st.st_ino, s->library, false);
+			attach_add_named_file(a, st.st_ino, s->library, false);
 	}
 	if (fd >= 0)
 		close(fd);

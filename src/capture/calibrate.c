@@ -121,7 +121,7 @@ static void do_work(void)
 		((volatile char *)work)[i]++;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -129,7 +129,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* Returns the median of n runs in nanoseconds: others may want the CPU, too. */
-static uint64_t measure(void (*what)(void), unsigned int n)
+static uint64_t measure_median(void (*what)(void), unsigned int n)
 {
 	uint64_t ns[SAMPLES_MAX];
 
@@ -139,17 +139,17 @@ static uint64_t measure(void (*what)(void), unsigned int n)
 		what();
 		ns[i] = clock_mono_ns() - ns[i];
 	}
-	qsort(ns, n, sizeof(*ns), compare);
+	qsort(ns, n, sizeof(*ns), compare_times);
 	return ns[n / 2];
 }
 
 static uint64_t measure_fault(void)
 {
 	madvise(pages, PAGES * PAGE, MADV_DONTNEED);
-	return measure(touch_page, PAGES);
+	return measure_median(touch_page, PAGES);
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t time_minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
@@ -157,7 +157,7 @@ static uint64_t less(uint64_t a, uint64_t b)
 /* ---- empty programs ---- */
 
 /* of: BTF id of the kernel function that it attaches to; 0: none. */
-static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach, int of)
+static int load_empty_program(enum bpf_prog_type type, enum bpf_attach_type attach, int of)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach, .attach_btf_id = (uint32_t)of);
 	const struct bpf_insn insns[] = {
@@ -168,13 +168,13 @@ static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach, int 
 	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, &opts);
 }
 
-static void detach(struct attached *a)
+static void attached_close(struct attached *a)
 {
 	while (a->n)
 		close(a->fds[--a->n]);
 }
 
-static int keep(struct attached *a, int fd)
+static int attached_keep_fd(struct attached *a, int fd)
 {
 	if (fd < 0)
 		return fd == -1 ? -errno : fd;
@@ -182,28 +182,28 @@ static int keep(struct attached *a, int fd)
 	return 0;
 }
 
-static int attach_tracepoint(struct attached *a, const char *name)
+static int attached_add_tracepoint(struct attached *a, const char *name)
 {
-	int prog = load_empty(BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0), err = keep(a, prog);
+	int prog = load_empty_program(BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0), err = attached_keep_fd(a, prog);
 
-	return err ?: keep(a, bpf_raw_tracepoint_open(name, prog));
+	return err ?: attached_keep_fd(a, bpf_raw_tracepoint_open(name, prog));
 }
 
-static int attach_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
+static int attached_add_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
 {
-	int prog = load_empty(type, 0, 0), err = keep(a, prog), fd;
+	int prog = load_empty_program(type, 0, 0), err = attached_keep_fd(a, prog), fd;
 
 	if (err)
 		return err;
 	attr->size = sizeof(*attr);
 	fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	err = keep(a, fd);
+	err = attached_keep_fd(a, fd);
 	if (!err && (ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)))
 		err = -errno;
 	return err;
 }
 
-static int attach_fault_end(struct attached *a, enum fault_ends ends)
+static int attached_add_fault_end(struct attached *a, enum fault_ends ends)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
@@ -216,16 +216,16 @@ static int attach_fault_end(struct attached *a, enum fault_ends ends)
 	if (ends == FAULT_ENDS_NONE)
 		return 0;
 	if (ends == FAULT_ENDS_EVENTS)
-		return attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+		return attached_add_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
 	id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT);
 	if (id < 0)
 		return id;
-	prog = load_empty(BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, id);
-	err = keep(a, prog);
-	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
+	prog = load_empty_program(BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, id);
+	err = attached_keep_fd(a, prog);
+	return err ?: attached_keep_fd(a, bpf_raw_tracepoint_open(NULL, prog));
 }
 
-static int read_number(const char *path, const char *format, unsigned int *ret)
+static int read_sysfs_number(const char *path, const char *format, unsigned int *ret)
 {
 	FILE *f = fopen(path, "re");
 	int n = f ? fscanf(f, format, ret) : 0;
@@ -235,23 +235,23 @@ static int read_number(const char *path, const char *format, unsigned int *ret)
 	return n == 1 ? 0 : -ENOENT;
 }
 
-static int attach_single(struct attached *a, bool ret, uint64_t offset)
+static int attached_add_uprobe(struct attached *a, bool ret, uint64_t offset)
 {
 	unsigned int type, bit;
 	struct perf_event_attr attr = {
 		.uprobe_path = (uintptr_t) "/proc/self/exe",
 		.probe_offset = offset,
 	};
-	int err = read_number(UPROBE_TYPE, "%u", &type) ?: read_number(UPROBE_RETURN, "config:%u", &bit);
+	int err = read_sysfs_number(UPROBE_TYPE, "%u", &type) ?: read_sysfs_number(UPROBE_RETURN, "config:%u", &bit);
 
 	if (err)
 		return err;
 	attr.type = type;
 	attr.config = ret ? UINT64_C(1) << bit : 0;
-	return attach_event(a, &attr, BPF_PROG_TYPE_KPROBE);
+	return attached_add_event(a, &attr, BPF_PROG_TYPE_KPROBE);
 }
 
-static int attach_function(const struct calibration *c, struct attached *a, bool ret, void (*function)(void))
+static int attached_add_function(const struct calibration *c, struct attached *a, bool ret, void (*function)(void))
 {
 	uint64_t offset = own_offset((uintptr_t)function);
 	int prog, err;
@@ -259,23 +259,23 @@ static int attach_function(const struct calibration *c, struct attached *a, bool
 	if (!offset)
 		return -ENOENT;
 	if (!c->multi)
-		return attach_single(a, ret, offset);
-	prog = load_empty(BPF_PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI, 0);
-	err = keep(a, prog);
-	return err ?: keep(a, links_create_own(prog, ret, offset));
+		return attached_add_uprobe(a, ret, offset);
+	prog = load_empty_program(BPF_PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI, 0);
+	err = attached_keep_fd(a, prog);
+	return err ?: attached_keep_fd(a, links_create_own(prog, ret, offset));
 }
 
 /* ---- the kinds of hits ---- */
 
 static int calibrate_syscalls(struct calibration *c)
 {
-	uint64_t without = measure(call_kernel, SAMPLES);
+	uint64_t without = measure_median(call_kernel, SAMPLES);
 	struct attached a = { 0 };
-	int err = attach_tracepoint(&a, "sys_enter") ?: attach_tracepoint(&a, "sys_exit");
+	int err = attached_add_tracepoint(&a, "sys_enter") ?: attached_add_tracepoint(&a, "sys_exit");
 
 	if (!err)
-		c->ns[HIT_SYSCALL] = less(measure(call_kernel, SAMPLES), without) / 2;
-	detach(&a);
+		c->ns[HIT_SYSCALL] = time_minus(measure_median(call_kernel, SAMPLES), without) / 2;
+	attached_close(&a);
 	return err;
 }
 
@@ -295,39 +295,39 @@ static int calibrate_faults(struct calibration *c)
 		return -errno;
 	madvise(pages, PAGES * PAGE, MADV_NOHUGEPAGE);
 	without = measure_fault();
-	err = attach_tracepoint(&a, "page_fault_user");
+	err = attached_add_tracepoint(&a, "page_fault_user");
 	has_begin = err != -ENOENT;
 	err = has_begin ? err : 0;
 	start = err ? 0 : measure_fault();
-	err = err ?: attach_fault_end(&a, c->fault_ends);
+	err = err ?: attached_add_fault_end(&a, c->fault_ends);
 	if (!err) {
-		c->ns[HIT_FAULT] = c->ns[HIT_SWITCH] = c->ns[HIT_WAKE] = has_begin ? less(start, without) : c->ns[HIT_SYSCALL];
-		c->ns[HIT_FAULT_END] = less(measure_fault(), start);
+		c->ns[HIT_FAULT] = c->ns[HIT_SWITCH] = c->ns[HIT_WAKE] = has_begin ? time_minus(start, without) : c->ns[HIT_SYSCALL];
+		c->ns[HIT_FAULT_END] = time_minus(measure_fault(), start);
 	}
-	detach(&a);
+	attached_close(&a);
 	munmap(pages, PAGES * PAGE);
 	return err;
 }
 
 static int calibrate_functions(struct calibration *c)
 {
-	uint64_t without = measure(inftrace_emulated, SAMPLES), entry;
-	uint64_t stepped_without = measure(inftrace_stepped, SAMPLES_STEPPED);
+	uint64_t without = measure_median(inftrace_emulated, SAMPLES), entry;
+	uint64_t stepped_without = measure_median(inftrace_stepped, SAMPLES_STEPPED);
 	struct attached *a = &c->functions;
-	int err = attach_function(c, a, false, inftrace_emulated) ?: attach_function(c, a, false, inftrace_stepped);
+	int err = attached_add_function(c, a, false, inftrace_emulated) ?: attached_add_function(c, a, false, inftrace_stepped);
 
 	if (err)
 		return err;
-	entry = measure(inftrace_emulated, SAMPLES);
-	c->ns[HIT_ENTRY] = less(entry, without);
-	c->ns[HIT_STEPPED] = less(measure(inftrace_stepped, SAMPLES_STEPPED), stepped_without);
-	err = attach_function(c, a, true, inftrace_emulated);
+	entry = measure_median(inftrace_emulated, SAMPLES);
+	c->ns[HIT_ENTRY] = time_minus(entry, without);
+	c->ns[HIT_STEPPED] = time_minus(measure_median(inftrace_stepped, SAMPLES_STEPPED), stepped_without);
+	err = attached_add_function(c, a, true, inftrace_emulated);
 	if (!err)
-		c->ns[HIT_RETURN] = less(measure(inftrace_emulated, SAMPLES), entry);
+		c->ns[HIT_RETURN] = time_minus(measure_median(inftrace_emulated, SAMPLES), entry);
 	return err;
 }
 
-static void *calibrate(void *arg)
+static void *calibration_thread(void *arg)
 {
 	struct calibration *c = arg;
 	bool taken;
@@ -340,7 +340,7 @@ static void *calibrate(void *arg)
 	c->measured = true;
 	pthread_cond_signal(&c->is_measured);
 	pthread_mutex_unlock(&c->lock);
-	detach(&c->functions); /* each detach waits for a grace period; by now nobody waits for this thread */
+	attached_close(&c->functions); /* each detach waits for a grace period; by now nobody waits for this thread */
 	pthread_mutex_lock(&c->lock);
 	c->over = true;
 	taken = c->taken;
@@ -363,7 +363,7 @@ int calibration_start(bool uprobe_multi, enum fault_ends ends, struct calibratio
 	pthread_cond_init(&c->is_measured, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, calibrate, c);
+	err = pthread_create(&thread, NULL, calibration_thread, c);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err) {
 		calibration_free(c);

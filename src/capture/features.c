@@ -49,7 +49,7 @@ struct prober {
 static const struct bpf_insn empty[] = { MOV_IMM(BPF_REG_0, 0), EXIT() };
 
 /* Closes what a test has opened. Returns `result` if it is an error, else 0, also for a descriptor. */
-static int finish(const int *fds, size_t n, int result)
+static int test_close_fds(const int *fds, size_t n, int result)
 {
 	for (size_t i = 0; i < n; i++)
 		if (fds[i] >= 0)
@@ -58,7 +58,7 @@ static int finish(const int *fds, size_t n, int result)
 }
 
 /* Returns a file descriptor or -errno, as do the libbpf calls below. */
-static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n, const struct bpf_prog_load_opts *opts)
+static int test_load_program(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n, const struct bpf_prog_load_opts *opts)
 {
 	return bpf_prog_load(type, "inftrace_probe", "Dual BSD/GPL", insns, n, opts);
 }
@@ -79,7 +79,7 @@ static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kin
 	if (id < 0)
 		return id;
 	opts.attach_btf_id = (uint32_t)id;
-	return load(BPF_PROG_TYPE_TRACING, empty, ARRAY_SIZE(empty), &opts);
+	return test_load_program(BPF_PROG_TYPE_TRACING, empty, ARRAY_SIZE(empty), &opts);
 }
 
 /*
@@ -98,14 +98,14 @@ static int try_ring_buffer(struct prober *p, const char *arg)
 {
 	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "inftrace_probe", 0, 0, (uint32_t)sysconf(_SC_PAGESIZE), NULL);
 
-	return finish(&fd, 1, fd);
+	return test_close_fds(&fd, 1, fd);
 }
 
 static int try_program(const struct bpf_insn *insns, size_t n)
 {
-	int fd = load(BPF_PROG_TYPE_KPROBE, insns, n, NULL);
+	int fd = test_load_program(BPF_PROG_TYPE_KPROBE, insns, n, NULL);
 
-	return finish(&fd, 1, fd);
+	return test_close_fds(&fd, 1, fd);
 }
 
 /* Time keeping is built on compare-and-exchange. */
@@ -160,8 +160,8 @@ static int try_task_storage(struct prober *p, const char *arg)
 		EXIT(),
 	};
 	if (err >= 0)
-		err = fds[2] = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
-	return finish(fds, ARRAY_SIZE(fds), err);
+		err = fds[2] = test_load_program(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_attach_cookie(struct prober *p, const char *arg)
@@ -186,10 +186,10 @@ static int uprobe_multi_error(pid_t pid)
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
 	int fds[3] = { -1, -1, open("/", O_PATH | O_CLOEXEC) }, err;
 
-	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
+	err = fds[0] = test_load_program(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
 	if (err >= 0)
 		err = fds[1] = links_create_multi_at(fds[0], false, fds[2], 0, pid);
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_uprobe_multi(struct prober *p, const char *arg)
@@ -213,7 +213,7 @@ struct place {
 	uint64_t addr, offset;
 };
 
-static int find_place(const struct mapped_file *m, void *arg)
+static int find_file_offset(const struct mapped_file *m, void *arg)
 {
 	struct place *p = arg;
 
@@ -227,7 +227,7 @@ uint64_t own_offset(uint64_t addr)
 {
 	struct place p = { .addr = addr };
 
-	process_each_mapped(getpid(), find_place, &p);
+	process_each_mapped(getpid(), find_file_offset, &p);
 	return p.offset;
 }
 
@@ -248,7 +248,7 @@ static int load_counter(int map)
 		EXIT(),
 	};
 
-	return load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
+	return test_load_program(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
 }
 
 /* Tests whether a link for our process sees a call from a thread other than the main one. */
@@ -273,7 +273,7 @@ static int count_in_thread(void)
 		err = bpf_map_lookup_elem(fds[0], &zero, &count) ? -errno : count == 1 ? 0
 										       : -EOPNOTSUPP;
 	}
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 #ifdef __x86_64__
@@ -322,7 +322,7 @@ int features_nop5(void)
 	if (err)
 		return err == -EOPNOTSUPP ? 0 : err; /* older than the kernels with the bug */
 	pass_nop5(&addr);
-	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
+	err = fds[0] = test_load_program(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
 	if (err < 0)
 		return err;
 	if (pipe2(fds + 1, O_CLOEXEC) || (pid = fork()) < 0) {
@@ -337,7 +337,7 @@ int features_nop5(void)
 	/* no answer: the child did not survive */
 	err = read(fds[1], &answer, sizeof(answer)) == sizeof(answer) ? answer : -EFAULT;
 out:
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_nop5(struct prober *p, const char *arg)
@@ -391,7 +391,7 @@ static int try_uprobe(struct prober *p, const char *type_file)
 	if (got != 1)
 		return -ENXIO;
 	fd = open_event(&attr);
-	err = finish(&fd, 1, fd);
+	err = test_close_fds(&fd, 1, fd);
 	return err == -EINVAL ? 0 : err;
 }
 
@@ -401,12 +401,12 @@ static int try_event(struct perf_event_attr *attr)
 	int fds[3] = { -1, -1, -1 }, err;
 
 	attr->size = sizeof(*attr);
-	err = fds[0] = load(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
+	err = fds[0] = test_load_program(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
 	if (err >= 0)
 		err = fds[1] = open_event(attr);
 	if (err >= 0)
 		err = fds[2] = bpf_link_create(fds[0], fds[1], BPF_PERF_EVENT, NULL);
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_faults(struct prober *p, const char *kind)
@@ -439,7 +439,7 @@ static int try_cycles(struct prober *p, const char *arg)
 		.config = PERF_COUNT_HW_CPU_CYCLES };
 	int fd = open_event(&attr);
 
-	return finish(&fd, 1, fd);
+	return test_close_fds(&fd, 1, fd);
 }
 
 static int try_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind, enum bpf_attach_type attach_type)
@@ -449,7 +449,7 @@ static int try_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind
 	err = fds[0] = load_tracing(p, btf_name, btf_kind, attach_type);
 	if (err >= 0)
 		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 static int try_tracepoint(struct prober *p, const char *name)
@@ -474,7 +474,7 @@ static int try_iterator(struct prober *p, const char *btf_name)
 		err = fds[1] = bpf_link_create(fds[0], 0, BPF_TRACE_ITER, NULL);
 	if (err >= 0)
 		err = fds[2] = bpf_iter_create(fds[1]);
-	return finish(fds, ARRAY_SIZE(fds), err);
+	return test_close_fds(fds, ARRAY_SIZE(fds), err);
 }
 
 /* ---- the tables ---- */

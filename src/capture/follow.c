@@ -216,7 +216,7 @@ void follow_scan(struct follow *f)
 	f->scanning = false;
 }
 
-static void forget(struct follow *f, uint32_t tgid)
+static void follow_forget_process(struct follow *f, uint32_t tgid)
 {
 	links_drop_process(f->session->attach->links, (pid_t)tgid);
 	hold_forget(f->session->hold, (pid_t)tgid);
@@ -241,7 +241,7 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 	case TASK_FORK:
 		if (h->tid != h->tgid)
 			break;
-		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
+		follow_forget_process(f, h->tgid); /* the end of an earlier process with this number may have been lost */
 		pythons_forked(f->session->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
 		if (f->sweep.begun_ns) /* its parent may be gone before it is scanned */
 			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
@@ -256,7 +256,7 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		break;
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
-			forget(f, h->tgid);
+			follow_forget_process(f, h->tgid);
 		else if (h->tid == h->tgid) /* the kernel identifies the process by it */
 			attach_everywhere(f->session->attach, "the main thread of a target has exited");
 		break;
@@ -271,20 +271,20 @@ void follow_record(struct follow *f, const struct rec_hdr *h)
 		add_scan(f, &(struct scan){ .tgid = h->tgid, .mapped_ns = h->start_ns });
 }
 
-static void rescan_one(struct task *t, void *arg)
+static void add_rescan(struct task *t, void *arg)
 {
 	add_scan(arg, &(struct scan){ .tgid = t->tgid });
 }
 
 void follow_rescan(struct follow *f)
 {
-	tasks_each_process(f->tasks, rescan_one, f);
+	tasks_each_process(f->tasks, add_rescan, f);
 	follow_scan(f);
 }
 
 /* ---- files that nobody maps any more ---- */
 
-static void sweep_one(struct task *t, void *arg)
+static void add_sweep_scan(struct task *t, void *arg)
 {
 	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
 }
@@ -307,7 +307,7 @@ void follow_turn(struct follow *f, uint64_t now_ns)
 	} else if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns) {
 		f->sweep.begun_ns = now_ns;
 		f->sweep.failed = false;
-		tasks_each_process(f->tasks, sweep_one, f);
+		tasks_each_process(f->tasks, add_sweep_scan, f);
 	}
 }
 
@@ -329,7 +329,7 @@ static void list_target(struct task *t, void *arg)
 }
 
 /* Moves the probes to the targets. Repeats while children are born, up to ROUNDS_MAX times: later ones are probed late. */
-static void to_targets(struct follow *f)
+static void follow_move_to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };
 
@@ -359,7 +359,7 @@ void follow_strangers(struct follow *f, uint64_t now_ns)
 	uint64_t n = session_stats(f->session)->strangers;
 
 	if (n - f->strangers > STRANGERS_PER_SECOND)
-		to_targets(f);
+		follow_move_to_targets(f);
 	if (now_ns - f->strangers_ns < NSEC_PER_SEC)
 		return;
 	f->strangers = n;

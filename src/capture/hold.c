@@ -61,7 +61,7 @@ void hold_free(struct hold *h)
 	free(h);
 }
 
-static struct loader *find(struct hold *h, uint64_t ino)
+static struct loader *hold_find_loader(struct hold *h, uint64_t ino)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		if (h->loaders[i].ino == ino)
@@ -71,7 +71,7 @@ static struct loader *find(struct hold *h, uint64_t ino)
 }
 
 /* Takes over fd. shown: for messages. A file that turns out not to be a loader is remembered, too. */
-static int add(struct hold *h, int fd, const char *shown)
+static int hold_add_loader(struct hold *h, int fd, const char *shown)
 {
 	struct loader *l = &h->loaders[h->n];
 	struct elf_file *elf = NULL;
@@ -80,7 +80,7 @@ static int add(struct hold *h, int fd, const char *shown)
 	char opened[32];
 	int err;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || find(h, st.st_ino) || h->n == LOADERS_MAX) {
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || hold_find_loader(h, st.st_ino) || h->n == LOADERS_MAX) {
 		close(fd);
 		return 0;
 	}
@@ -105,11 +105,11 @@ static int add(struct hold *h, int fd, const char *shown)
 	return err ? err : 1;
 }
 
-static int add_path(struct hold *h, const char *path)
+static int hold_add_path(struct hold *h, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
-	return fd < 0 ? -errno : add(h, fd, path);
+	return fd < 0 ? -errno : hold_add_loader(h, fd, path);
 }
 
 int hold_loaders(struct hold *h, const char *command)
@@ -122,7 +122,7 @@ int hold_loaders(struct hold *h, const char *command)
 	if (!h)
 		return 0;
 	if (command && !loader_of(command, loader)) {
-		err = add_path(h, loader);
+		err = hold_add_path(h, loader);
 		n += err > 0;
 		first = err < 0 ? err : first;
 	}
@@ -130,7 +130,7 @@ int hold_loaders(struct hold *h, const char *command)
 		if (glob(usual[i], GLOB_NOSORT, NULL, &g))
 			continue;
 		for (size_t k = 0; k < g.gl_pathc; k++) {
-			err = add_path(h, g.gl_pathv[k]);
+			err = hold_add_path(h, g.gl_pathv[k]);
 			n += err > 0;
 			/* loaders for other systems do not matter */
 			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC && first == -ENOENT)
@@ -160,7 +160,7 @@ struct look {
 	bool held;
 };
 
-static struct hold_state state_of(const struct hold *h, pid_t pid)
+static struct hold_state hold_get_state(const struct hold *h, pid_t pid)
 {
 	struct hold_state s = { 0 };
 
@@ -171,7 +171,7 @@ static struct hold_state state_of(const struct hold *h, pid_t pid)
 
 uint64_t hold_begin(struct hold *h, pid_t pid)
 {
-	return state_of(h, pid).mapped;
+	return hold_get_state(h, pid).mapped;
 }
 
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
@@ -182,13 +182,13 @@ void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
 
 bool hold_waits(struct hold *h, pid_t pid)
 {
-	return state_of(h, pid).waiting;
+	return hold_get_state(h, pid).waiting;
 }
 
-static int find_loader(const struct mapped_file *m, void *arg)
+static int look_find_loader(const struct mapped_file *m, void *arg)
 {
 	struct look *l = arg;
-	const struct loader *found = find(l->h, m->ino);
+	const struct loader *found = hold_find_loader(l->h, m->ino);
 
 	l->held |= found && found->since_ns < l->before_ns;
 	return l->held;
@@ -201,7 +201,7 @@ bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
 
 	if (!h || !mapped || bpf_map_lookup_elem(h->c.holds_fd, &pid, &s) || s.missed >= mapped)
 		return false;
-	process_each_mapped(pid, find_loader, &l);
+	process_each_mapped(pid, look_find_loader, &l);
 	return l.held;
 }
 

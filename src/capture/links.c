@@ -118,7 +118,7 @@ struct links *links_new(struct bpf_program *const programs[LINK_KINDS], bool mul
 
 /* ---- closing ---- */
 
-static void *close_some(void *arg)
+static void *closing_close_links(void *arg)
 {
 	struct closing *c = arg;
 	size_t i;
@@ -156,7 +156,7 @@ static void closings_reap(struct links *l, enum reap which)
 }
 
 /* Closes the links in the background and empties the list. */
-static void close_links(struct links *l, struct link_list *links, bool dropped)
+static void links_close_list(struct links *l, struct link_list *links, bool dropped)
 {
 	struct closing *c;
 
@@ -172,23 +172,23 @@ static void close_links(struct links *l, struct link_list *links, bool dropped)
 	*links = (struct link_list){ 0 };
 	c->running = CLOSE_THREADS + 1;
 	while (c->n_threads < CLOSE_THREADS && c->n_threads < c->links.n) {
-		if (thread_start(&c->threads[c->n_threads], "inftrace-close", CLOSE_STACK, close_some, c))
+		if (thread_start(&c->threads[c->n_threads], "inftrace-close", CLOSE_STACK, closing_close_links, c))
 			break;
 		c->n_threads++;
 	}
 	__atomic_fetch_sub(&c->running, CLOSE_THREADS - c->n_threads, __ATOMIC_RELAXED);
 	if (!c->n_threads)
-		close_some(c);
+		closing_close_links(c);
 	else
 		__atomic_fetch_sub(&c->running, 1, __ATOMIC_RELEASE);
 	c->next = l->closings;
 	l->closings = c;
 }
 
-static void close_all(struct links *l, struct link_list links[LINK_WHENS])
+static void links_close_lists(struct links *l, struct link_list links[LINK_WHENS])
 {
 	for (int i = 0; i < LINK_WHENS; i++)
-		close_links(l, &links[i], false);
+		links_close_list(l, &links[i], false);
 }
 
 /* Returns the i-th list of links; NULL: there are no more. */
@@ -200,12 +200,12 @@ static struct link_list *nth_list(struct links *l, size_t i)
 	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
 }
 
-static void detach(struct links *l, enum link_when when)
+static void links_detach_when(struct links *l, enum link_when when)
 {
 	struct link_list *list;
 
 	for (size_t i = when; (list = nth_list(l, i)); i += LINK_WHENS)
-		close_links(l, list, false);
+		links_close_list(l, list, false);
 }
 
 static void file_free(struct file *f)
@@ -223,7 +223,7 @@ void links_free(struct links *l)
 	free(l->single);
 	links_close_dropped(l);
 	for (enum link_when when = 0; when < LINK_WHENS; when++)
-		detach(l, when);
+		links_detach_when(l, when);
 	closings_reap(l, REAP_ALL);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
@@ -280,7 +280,7 @@ int links_create_own(int prog_fd, bool ret, unsigned long offset)
 }
 
 /* pid 0: in every process. */
-static int attach_multi(
+static int links_attach_multi(
 	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct link_list *to)
 {
 	const struct link_sites *s = &f->sites.of[kind];
@@ -306,11 +306,11 @@ static int attach_all(
 	if (l->shed[f->when] || (l->idle && f->when != LINK_WHEN_ALWAYS))
 		return 0;
 	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
-		err = attach_multi(l, kind, f, gen, pid, &to[f->when]);
+		err = links_attach_multi(l, kind, f, gen, pid, &to[f->when]);
 	return err;
 }
 
-static int attach_single(struct links *l, enum link_kind kind, const struct file *f)
+static int links_attach_single(struct links *l, enum link_kind kind, const struct file *f)
 {
 	const struct link_sites *s = &f->sites.of[kind];
 	char path[32];
@@ -381,7 +381,7 @@ int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *
 	if (l->multi)
 		err = add_multi(l, &f);
 	for (int kind = 0; kind < LINK_KINDS && !l->multi && !err; kind++)
-		err = attach_single(l, kind, &f);
+		err = links_attach_single(l, kind, &f);
 	if (err)
 		return err;
 	*sites = (struct file_sites){ 0 };
@@ -393,7 +393,7 @@ int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *
 /* ---- dropping ---- */
 
 /* Moves the links of a file. */
-static void move_of(struct link_list *from, uint32_t number, struct link_list *to)
+static void link_list_move_file(struct link_list *from, uint32_t number, struct link_list *to)
 {
 	size_t kept = 0;
 
@@ -416,7 +416,7 @@ int links_drop_file(struct links *l, uint32_t number)
 	if (!l->multi)
 		return -EOPNOTSUPP;
 	for (size_t i = 0; (list = nth_list(l, i)); i++)
-		move_of(list, number, &l->dropped);
+		link_list_move_file(list, number, &l->dropped);
 	for (size_t i = 0; i < l->n_files; i++) {
 		if (l->files[i].number == number)
 			file_free(&l->files[i]);
@@ -429,7 +429,7 @@ int links_drop_file(struct links *l, uint32_t number)
 
 void links_close_dropped(struct links *l)
 {
-	close_links(l, &l->dropped, true);
+	links_close_list(l, &l->dropped, true);
 }
 
 size_t links_files(const struct links *l)
@@ -444,7 +444,7 @@ size_t links_files(const struct links *l)
 /* ---- by process ---- */
 
 /* Stores one word, so that the programs see both generations change at once. */
-static void publish(const struct links *l)
+static void links_publish_gens(const struct links *l)
 {
 	__atomic_store_n(l->gens, (uint32_t)l->newest << 16 | l->live, __ATOMIC_RELEASE);
 }
@@ -461,7 +461,7 @@ int links_begin(struct links *l)
 		setrlimit(RLIMIT_NOFILE, &rl);
 	}
 	l->newest++;
-	publish(l);
+	links_publish_gens(l);
 	l->state = LINKS_SWITCHING;
 	return 0;
 }
@@ -494,9 +494,9 @@ void links_commit(struct links *l)
 	if (l->state != LINKS_SWITCHING)
 		return;
 	l->live = l->newest;
-	publish(l);
+	links_publish_gens(l);
 	l->state = LINKS_BY_PROCESS;
-	close_all(l, l->everywhere);
+	links_close_lists(l, l->everywhere);
 }
 
 void links_drop_process(struct links *l, pid_t pid)
@@ -506,7 +506,7 @@ void links_drop_process(struct links *l, pid_t pid)
 
 		if (p->pid != pid)
 			continue;
-		close_all(l, p->links);
+		links_close_lists(l, p->links);
 		*p = l->processes[--l->n_processes];
 		return;
 	}
@@ -520,14 +520,14 @@ int links_everywhere(struct links *l)
 		return 0;
 	if (l->state == LINKS_BY_PROCESS) {
 		l->newest++;
-		publish(l);
+		links_publish_gens(l);
 		for (size_t i = 0; i < l->n_files && !err; i++)
 			err = attach_all(l, &l->files[i], l->newest, 0, l->everywhere);
 		l->live = l->newest;
 	} else {
 		l->newest = l->live;
 	}
-	publish(l);
+	links_publish_gens(l);
 	l->state = LINKS_EVERYWHERE;
 	l->gens = NULL;
 	while (l->n_processes)
@@ -566,7 +566,7 @@ void links_idle(struct links *l)
 	l->idle = true;
 	for (enum link_when when = 0; when < LINK_WHENS; when++) {
 		if (when != LINK_WHEN_ALWAYS)
-			detach(l, when);
+			links_detach_when(l, when);
 	}
 }
 
@@ -592,7 +592,7 @@ int links_shed(struct links *l, enum link_when when, bool off)
 	l->shed[when] = off;
 	if (!off)
 		return attach_again(l, when);
-	detach(l, when);
+	links_detach_when(l, when);
 	return 0;
 }
 

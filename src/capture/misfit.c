@@ -78,19 +78,19 @@ struct look {
 	bool slow; /* a file took too long to be read */
 };
 
-static bool is_step(const struct probe_spec *s)
+static bool spec_is_step(const struct probe_spec *s)
 {
 	return s->role == ROLE_STEP && !s->stand_in;
 }
 
-static int keep_code(const struct probe_site *ps, void *arg)
+static int suspect_add_code(const struct probe_site *ps, void *arg)
 {
 	struct look *l = arg;
 	const struct mapped_file *f = l->file;
 	uint64_t at = ps->symbol->offset - f->offset;
 	struct suspect *s = l->s;
 
-	if (!is_step(&l->m->pt->specs[ps->spec]) || at >= f->end - f->start || s->n_codes == CODES_MAX)
+	if (!spec_is_step(&l->m->pt->specs[ps->spec]) || at >= f->end - f->start || s->n_codes == CODES_MAX)
 		return 0;
 	s->codes[s->n_codes].from = f->start + at;
 	s->codes[s->n_codes++].to = f->start + at + ps->symbol->size;
@@ -98,7 +98,7 @@ static int keep_code(const struct probe_site *ps, void *arg)
 }
 
 /* Ignores errors: a file only adds to the message and shows steps that began before. */
-static int look_at(const struct mapped_file *f, void *arg)
+static int suspect_inspect_file(const struct mapped_file *f, void *arg)
 {
 	char names[160], shown[64], shown_names[128];
 	struct look *l = arg;
@@ -108,7 +108,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 	int fd;
 
 	for (size_t i = 0; i < pt->n; i++) {
-		if (!pt->specs[i].engine || pt->specs[i].from || !is_step(&pt->specs[i]) || !probe_spec_matches(&pt->specs[i], f->path))
+		if (!pt->specs[i].engine || pt->specs[i].from || !spec_is_step(&pt->specs[i]) || !probe_spec_matches(&pt->specs[i], f->path))
 			continue;
 		any = i;
 		own = own == pt->n && pt->specs[i].engine->number == s->key.engine ? i : own;
@@ -118,7 +118,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 	l->file = f;
 	pt->reading.dev = f->dev;
 	pt->reading.ino = f->ino;
-	l->slow |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l) == -ETIMEDOUT;
+	l->slow |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, suspect_add_code, l) == -ETIMEDOUT;
 	if (own < pt->n && !*s->like && !inspector_steps(l->m->inspector, fd, own, names, sizeof(names)) && *names)
 		snprintf(s->like, sizeof(s->like), "; %s has %s", text_printable(shown, sizeof(shown), strrchr(f->path, '/') + 1),
 			text_printable(shown_names, sizeof(shown_names), names));
@@ -127,7 +127,7 @@ static int look_at(const struct mapped_file *f, void *arg)
 }
 
 /* Names steps, as "f or g"; with stand_in, the first stand-in that is attached. */
-static void name_functions(const struct misfits *m, uint32_t engine, bool stand_in, char *buf, size_t size)
+static void misfits_name_functions(const struct misfits *m, uint32_t engine, bool stand_in, char *buf, size_t size)
 {
 	size_t len = 0;
 	int n = 0;
@@ -169,7 +169,7 @@ static bool within_step(const struct suspect *s, uint64_t sp)
 	return n <= 0;
 }
 
-static struct suspect *find(const struct misfits *m, const struct engine_key *key)
+static struct suspect *misfits_find_suspect(const struct misfits *m, const struct engine_key *key)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		if (m->list[i]->key.tgid == key->tgid && m->list[i]->key.engine == key->engine)
@@ -179,43 +179,43 @@ static struct suspect *find(const struct misfits *m, const struct engine_key *ke
 }
 
 /* Returns NULL if the process ended meanwhile, or its files could not be read in time. */
-static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
+static struct suspect *misfits_get_suspect(struct misfits *m, const struct engine_key *key)
 {
 	const struct engine *e = m->pt->engines[key->engine - 1];
 	struct engine_key gone = { 0 };
-	struct suspect *s = find(m, key);
+	struct suspect *s = misfits_find_suspect(m, key);
 	struct look l = { .m = m };
 	char steps[128], stand_in[64];
 
 	if (s)
 		return s;
-	s = find(m, &gone);
+	s = misfits_find_suspect(m, &gone);
 	if (!s)
 		s = *list_push(m->list, m->n, m->size) = xmalloc(sizeof(*s));
 	*s = (struct suspect){ .key = *key };
 	l.s = s;
-	process_each_mapped((pid_t)key->tgid, look_at, &l); /* records taken now may end it */
+	process_each_mapped((pid_t)key->tgid, suspect_inspect_file, &l); /* records taken now may end it */
 	if (!s->key.tgid)
 		return NULL;
 	if (l.slow && m->slow++ < SLOW_MAX) { /* a step that began before would not be recognised */
 		s->key.tgid = 0;
 		return NULL;
 	}
-	name_functions(m, key->engine, false, steps, sizeof(steps));
-	name_functions(m, key->engine, true, stand_in, sizeof(stand_in));
+	misfits_name_functions(m, key->engine, false, steps, sizeof(steps));
+	misfits_name_functions(m, key->engine, true, stand_in, sizeof(stand_in));
 	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s%s%.100s", e->name,
 		*stand_in ? "steps are calls of " : "no steps", stand_in, steps, s->like, e->advice ? "; " : "", e->advice ?: "");
 	return s;
 }
 
-static void mark(const struct suspect *s, struct sink *sink, uint64_t ns)
+static void suspect_mark(const struct suspect *s, struct sink *sink, uint64_t ns)
 {
 	struct mark mark = { .name = MISFIT_MARK, .ns = ns, .number = s->key.tgid, .tgid = s->key.tgid, .reason = s->text };
 
 	sink_mark(sink, &mark);
 }
 
-static void look(struct misfits *m, const struct engine_key *key, struct sink *sink, uint64_t now_ns)
+static void misfits_check_engine(struct misfits *m, const struct engine_key *key, struct sink *sink, uint64_t now_ns)
 {
 	struct engine_steps e;
 	struct suspect *s;
@@ -223,7 +223,7 @@ static void look(struct misfits *m, const struct engine_key *key, struct sink *s
 	if (bpf_map_lookup_elem(m->fd, key, &e) || e.called || e.missing || e.last_ns - e.since_ns < WORK_NS ||
 		key->engine - 1 >= m->pt->n_engines)
 		return;
-	s = suspect(m, key);
+	s = misfits_get_suspect(m, key);
 	if (!s || e.last_ns - s->within_ns < WORK_NS)
 		return;
 	for (int i = 0; i < ENGINE_STACKS; i++) {
@@ -241,7 +241,7 @@ static void look(struct misfits *m, const struct engine_key *key, struct sink *s
 	if (m->told++ < TOLD_MAX)
 		log_warn("process %u: %s (give one that fits with --engine FILE: docs/engines.md)", s->key.tgid, s->text);
 	if (sink)
-		mark(s, sink, now_ns);
+		suspect_mark(s, sink, now_ns);
 }
 
 void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns)
@@ -252,7 +252,7 @@ void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns)
 		return;
 	m->next_ns = now_ns + LOOK_NS;
 	for (int i = 0; i < ENGINE_STEPS_MAX && !bpf_map_get_next_key(m->fd, last, &key); i++) {
-		look(m, &key, s, now_ns);
+		misfits_check_engine(m, &key, s, now_ns);
 		last = &key;
 	}
 }
@@ -261,7 +261,7 @@ void misfits_forget(struct misfits *m, uint32_t tgid)
 {
 	for (size_t i = 0; m && i < m->pt->n_engines; i++) {
 		struct engine_key key = { .tgid = tgid, .engine = (uint32_t)i + 1 };
-		struct suspect *s = find(m, &key);
+		struct suspect *s = misfits_find_suspect(m, &key);
 
 		bpf_map_delete_elem(m->fd, &key);
 		if (s)
@@ -275,6 +275,6 @@ void misfits_marks(const struct misfits *m, struct sink *s, uint64_t from_ns)
 		uint64_t ns = m->list[i]->told_ns;
 
 		if (ns)
-			mark(m->list[i], s, ns > from_ns ? ns : from_ns);
+			suspect_mark(m->list[i], s, ns > from_ns ? ns : from_ns);
 	}
 }

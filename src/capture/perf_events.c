@@ -39,7 +39,7 @@ struct program_events {
 	} events[];
 };
 
-static int attach_event(struct program_events *p, struct bpf_program *prog, const struct perf_event_attr *attr, int cpu)
+static int program_attach_event(struct program_events *p, struct bpf_program *prog, const struct perf_event_attr *attr, int cpu)
 {
 	int fd = perf_event_open(attr, cpu, -1), err;
 
@@ -85,7 +85,7 @@ int sampler_new(struct bpf_program *prog, unsigned int hz, struct program_events
 	struct program_events *s = xcalloc(1, sizeof(*s) + (size_t)cpus * sizeof(s->events[0]));
 
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
-		err = attach_event(s, prog, &attr, cpu);
+		err = program_attach_event(s, prog, &attr, cpu);
 	if (!err) {
 		*ret_sampler = s;
 		return 0;
@@ -130,9 +130,9 @@ int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 	f = xcalloc(1, sizeof(*f) + (size_t)cpus * 2 * sizeof(f->events[0]));
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
 		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MIN;
-		err = attach_event(f, minor, &attr, cpu);
+		err = program_attach_event(f, minor, &attr, cpu);
 		attr.config = PERF_COUNT_SW_PAGE_FAULTS_MAJ;
-		err = err ?: attach_event(f, major, &attr, cpu);
+		err = err ?: program_attach_event(f, major, &attr, cpu);
 	}
 	if (err)
 		log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
@@ -163,7 +163,7 @@ struct pmu {
  * armv8_pmuv3_perf_map in the kernel). AMD's counters of the third level do not know the thread, but from Zen 3 on cores
  * count where lines come from: ls_any_fills_from_sys.dram_io_all in tools/perf/pmu-events/arch/x86/amdzen4.
  */
-static struct event llc_misses(void)
+static struct event llc_miss_event(void)
 {
 #ifdef __x86_64__
 	unsigned int a, b, c, d, family;
@@ -181,7 +181,7 @@ static struct event llc_misses(void)
 }
 
 /* i: the counter's number in the set. */
-static struct event event_of(enum counter_set set, unsigned int i)
+static struct event counter_event(enum counter_set set, unsigned int i)
 {
 	static const struct event hardware[] = {
 		[COUNTER_INSTRUCTIONS] = { PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, false },
@@ -194,7 +194,7 @@ static struct event event_of(enum counter_set set, unsigned int i)
 
 	if (set == COUNTERS_SOFTWARE)
 		return software[i];
-	return i == COUNTER_LLC_MISSES ? llc_misses() : hardware[i];
+	return i == COUNTER_LLC_MISSES ? llc_miss_event() : hardware[i];
 }
 
 /* Opens the counters in one group, so that all of them count, or none. Returns 0 or the first error. */
@@ -203,7 +203,7 @@ static int open_cpu(struct pmu *p, unsigned int cpu)
 	int *fds = &p->fds[cpu * PMU_MAX], err = 0;
 
 	for (unsigned int i = 0; i < PMU_MAX && counter_name(p->counters.set, i); i++) {
-		struct event e = event_of(p->counters.set, i);
+		struct event e = counter_event(p->counters.set, i);
 		const struct perf_event_attr attr = {
 			.type = e.type,
 			.size = sizeof(attr),
@@ -259,7 +259,7 @@ static int open_cpus(struct pmu *p)
 				: -ENODEV;
 }
 
-static int refuse(enum counter_set set, int err)
+static int pmu_refuse(enum counter_set set, int err)
 {
 	if (err == -EPERM || err == -EACCES)
 		return log_fail(-EPERM, "-e pmu: the kernel does not allow counters (perf_event_open: %s); " PERF_EVENT_RIGHTS, strerror(-err));
@@ -286,7 +286,7 @@ int pmu_new(enum counter_set set, struct inftrace_bpf *k, struct pmu **ret_pmu)
 	err = open_cpus(p);
 	if (err) {
 		pmu_free(p);
-		return refuse(set, err);
+		return pmu_refuse(set, err);
 	}
 	if (set == COUNTERS_HARDWARE && !counters_have(&p->counters, COUNTER_LLC_MISSES))
 		log_info("-e pmu: this CPU has no counter that is known to count misses of the last-level cache: they are left out");
@@ -424,7 +424,7 @@ void map_watch_free(struct map_watch *w)
 }
 
 /* Copies bytes at a position of the ring, which they may wrap around. */
-static void copy_out(const struct map_watch *w, const struct map_ring *r, uint64_t at, void *to, size_t n)
+static void map_ring_copy(const struct map_watch *w, const struct map_ring *r, uint64_t at, void *to, size_t n)
 {
 	const unsigned char *data = (const unsigned char *)r->page + w->page_bytes;
 	size_t from = (size_t)(at & (w->ring_bytes - 1)), first = w->ring_bytes - from;
@@ -435,7 +435,7 @@ static void copy_out(const struct map_watch *w, const struct map_ring *r, uint64
 	memcpy((unsigned char *)to + first, data, n - first);
 }
 
-static void take(struct map_watch *w, size_t n, map_watch_cb cb, void *arg)
+static void map_watch_take_record(struct map_watch *w, size_t n, map_watch_cb cb, void *arg)
 {
 	const struct mmap_head *m = (const void *)w->record;
 	const struct lost_record *l = (const void *)w->record;
@@ -456,12 +456,12 @@ static void drain_ring(struct map_watch *w, struct map_ring *r, map_watch_cb cb,
 		struct perf_event_header h;
 		size_t n;
 
-		copy_out(w, r, tail, &h, sizeof(h));
+		map_ring_copy(w, r, tail, &h, sizeof(h));
 		if (h.size < sizeof(h) || h.size > head - tail) /* cannot be */
 			break;
 		n = h.size < sizeof(w->record) ? h.size : sizeof(w->record) - 1;
-		copy_out(w, r, tail, w->record, n);
-		take(w, n, cb, arg);
+		map_ring_copy(w, r, tail, w->record, n);
+		map_watch_take_record(w, n, cb, arg);
 		tail += h.size;
 	}
 	__atomic_store_n(&r->page->data_tail, tail < head ? head : tail, __ATOMIC_RELEASE);

@@ -36,7 +36,7 @@ void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known)
 	p->known = known;
 }
 
-static void add(struct pythons *p, pid_t pid, const struct python *python)
+static void pythons_add_process(struct pythons *p, pid_t pid, const struct python *python)
 {
 	uint32_t tgid = (uint32_t)pid;
 
@@ -65,7 +65,7 @@ void pythons_look(struct pythons *p, pid_t pid)
 		p->told_minor = python.minor;
 	}
 	if (!err)
-		add(p, pid, &python);
+		pythons_add_process(p, pid, &python);
 }
 
 void pythons_forked(struct pythons *p, pid_t parent, pid_t child)
@@ -73,7 +73,7 @@ void pythons_forked(struct pythons *p, pid_t parent, pid_t child)
 	struct python python;
 
 	if (p && p->map_fd >= 0 && python_names_has(p->names, (uint32_t)parent, &python))
-		add(p, child, &python);
+		pythons_add_process(p, child, &python);
 }
 
 void pythons_gone(struct pythons *p, pid_t pid)

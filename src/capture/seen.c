@@ -31,7 +31,7 @@ struct seen {
 	struct file *files;
 };
 
-static uint64_t mix(uint64_t h)
+static uint64_t hash_mix_word(uint64_t h)
 {
 	h = (h ^ h >> 31) * 0x9e3779b97f4a7c15ull;
 	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
@@ -40,7 +40,7 @@ static uint64_t mix(uint64_t h)
 
 static unsigned int hash_words(const uint64_t *words)
 {
-	return (unsigned int)mix(mix(mix(words[0] ^ seed) ^ words[1]) ^ words[2]);
+	return (unsigned int)hash_mix_word(hash_mix_word(hash_mix_word(words[0] ^ seed) ^ words[1]) ^ words[2]);
 }
 
 static uint64_t hash_name(const char *name)
@@ -59,20 +59,20 @@ struct seen *seen_new(void)
 	return xcalloc(1, sizeof(struct seen));
 }
 
-static void drop(struct seen *s, struct file *f)
+static void seen_drop_file(struct seen *s, struct file *f)
 {
 	HASH_DEL(s->files, f);
 	free(f);
 }
 
-static void forget(struct seen *s, bool probed_too)
+static void seen_forget_files(struct seen *s, bool probed_too)
 {
 	struct file *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
 		if (!f->number || probed_too)
-			drop(s, f);
+			seen_drop_file(s, f);
 	}
 }
 
@@ -80,7 +80,7 @@ void seen_free(struct seen *s)
 {
 	if (!s)
 		return;
-	forget(s, true);
+	seen_forget_files(s, true);
 	free(s);
 }
 
@@ -91,11 +91,11 @@ void seen_forget_unused(struct seen *s, uint64_t since_ns, seen_unused_cb cb, vo
 	HASH_ITER(hh, s->files, f, next)
 	{
 		if (f->key.dev && f->used_ns < since_ns && cb(f->key.dev, f->key.ino, f->number, arg))
-			drop(s, f);
+			seen_drop_file(s, f);
 	}
 }
 
-static struct file *find(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
+static struct file *seen_find_file(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
 {
 	struct key key = { dev, ino, name };
 	struct file *f;
@@ -114,10 +114,10 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 	struct key key = { file->dev, file->ino, file->number ? 0 : hash_name(file->name) };
 	struct file *f;
 
-	if (!file->ino || find(s, file->dev, file->ino, key.name))
+	if (!file->ino || seen_find_file(s, file->dev, file->ino, key.name))
 		return;
 	if (HASH_COUNT(s->files) == FILES_MAX)
-		forget(s, false);
+		seen_forget_files(s, false);
 	if (HASH_COUNT(s->files) == FILES_MAX)
 		return;
 	f = xmalloc(sizeof(*f));
@@ -127,10 +127,10 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 
 bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)
 {
-	struct file *f = find(s, dev, ino, 0);
+	struct file *f = seen_find_file(s, dev, ino, 0);
 
 	if (!f)
-		f = find(s, dev, ino, hash_name(name));
+		f = seen_find_file(s, dev, ino, hash_name(name));
 	if (!f)
 		return false;
 	f->used_ns = now_ns;

@@ -143,7 +143,7 @@ static void map_zero(int fd)
 	free(zero);
 }
 
-/* Chooses the programs for samples and stacks. Call after configure(), which chooses the scheduler's. */
+/* Chooses the programs for samples and stacks. Call after session_configure(), which chooses the scheduler's. */
 static void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
 {
 	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
@@ -195,7 +195,7 @@ static bool hold_by_multi(const struct session_config *c)
 	return c->uprobe_multi && (!c->hold_pid || c->uprobe_multi_pid);
 }
 
-static void configure(struct session *s, const struct session_config *c)
+static void session_configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
@@ -324,7 +324,7 @@ static struct attach *open_attach(struct session *s, const struct session_config
 }
 
 /* The two clocks drift apart only while the machine is suspended. */
-static void follow_clock(struct session *s)
+static void session_follow_clock(struct session *s)
 {
 	volatile uint64_t *offset = (volatile uint64_t *)&s->skel->bss->boot_offset;
 	uint64_t now = (uint64_t)clock_boot_offset_ns(&s->clock_shift);
@@ -351,7 +351,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		err = load_error(-errno);
 		goto out;
 	}
-	configure(s, c);
+	session_configure(s, c);
 	s->sample_hz = c->sample_hz;
 	stacks_configure(s->skel, c);
 	err = configure_groups(s, c) ?: pmu_new(c->counters, s->skel, &s->pmu);
@@ -377,7 +377,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
-	follow_clock(s);
+	session_follow_clock(s);
 	err = pmu_bind(s->pmu, s->skel);
 	if (err)
 		goto out;
@@ -432,7 +432,7 @@ void session_target_gone(struct session *s, pid_t tgid)
 	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.targets), &key);
 }
 
-static int attach_tracepoint(struct tracepoint *tp)
+static int tracepoint_attach(struct tracepoint *tp)
 {
 	tp->link = bpf_program__attach(tp->prog);
 	if (tp->link)
@@ -455,7 +455,7 @@ int session_attach(struct session *s)
 			continue;
 		/* these follow the life of tasks, also in closed windows */
 		*tp = (struct tracepoint){ .prog = prog, .always = starts_with(sec, TRACEPOINT "sched_process_") || !strcmp(sec, TRACEPOINT "task_rename") };
-		err = attach_tracepoint(tp);
+		err = tracepoint_attach(tp);
 		if (err)
 			return err;
 		s->n_tps++;
@@ -515,7 +515,7 @@ void session_idle(struct session *s)
 	set_events(s, false);
 }
 
-static void tell_missing(int err)
+static void report_missing_probes(int err)
 {
 	if (err)
 		log_warn("cannot attach all function probes again: %s", strerror(-err));
@@ -529,13 +529,13 @@ int session_wake(struct session *s)
 		return 0;
 	for (size_t i = 0; i < s->n_tps && !err; i++) {
 		if (!s->tps[i].link)
-			err = attach_tracepoint(&s->tps[i]);
+			err = tracepoint_attach(&s->tps[i]);
 	}
 	if (err)
 		return err;
 	set_events(s, true);
 	s->idle = false;
-	tell_missing(links_wake(s->attach->links));
+	report_missing_probes(links_wake(s->attach->links));
 	return 0;
 }
 
@@ -559,7 +559,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 		return err;
 	st->steps = 0;
 	s->skel->bss->pmu_epoch++;
-	follow_clock(s);
+	session_follow_clock(s);
 	st->start_ns = clock_boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
 	err = walk_tasks(s->skel->progs.snapshot_init);
@@ -617,7 +617,7 @@ static void shed_probes(struct session *s, enum shed_part part, bool off, uint64
 	enum link_when when = part == SHED_BARRIERS ? LINK_WHEN_BARRIERS : LINK_WHEN_OPERATORS;
 
 	if (!off)
-		tell_missing(links_shed(s->attach->links, when, false));
+		report_missing_probes(links_shed(s->attach->links, when, false));
 	else
 		st->off_ns = *ret_boot_ns = clock_boot_ns();
 	__atomic_store_n(&st->changes, st->changes + 1, __ATOMIC_RELEASE);
@@ -673,7 +673,7 @@ int session_peek_waits(struct session *s)
 
 int session_drain(struct session *s)
 {
-	follow_clock(s);
+	session_follow_clock(s);
 	return rings_drain(s->rings);
 }
 

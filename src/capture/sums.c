@@ -21,7 +21,7 @@ static int compare_totals(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int compare_calls(const void *a, const void *b)
+static int compare_process_calls(const void *a, const void *b)
 {
 	const struct syscall_key *x = &((const struct process_call *)a)->key,
 				 *y = &((const struct process_call *)b)->key;
@@ -41,7 +41,7 @@ struct process_call *sums_read_calls(int fd, size_t *ret_n)
 		calls[n].key = key;
 		n += !bpf_map_lookup_elem(fd, &key, &calls[n].sum);
 	}
-	qsort(calls, n, sizeof(*calls), compare_calls);
+	qsort(calls, n, sizeof(*calls), compare_process_calls);
 	*ret_n = n;
 	return calls;
 }
@@ -139,7 +139,7 @@ static size_t process_place(const struct memory *m, uint32_t tgid)
 	return bisect(m->n, k, m->processes[k].tgid < tgid);
 }
 
-static struct process *process_get(struct memory *m, uint32_t tgid)
+static struct process *memory_get_process(struct memory *m, uint32_t tgid)
 {
 	size_t i = process_place(m, tgid);
 	struct process *p;
@@ -153,14 +153,14 @@ static struct process *process_get(struct memory *m, uint32_t tgid)
 	return p;
 }
 
-static void start_one(struct task *t, void *arg)
+static void memory_start_process(struct task *t, void *arg)
 {
-	rss_peak_read((pid_t)t->tgid, &process_get(arg, t->tgid)->before_bytes);
+	rss_peak_read((pid_t)t->tgid, &memory_get_process(arg, t->tgid)->before_bytes);
 }
 
 void memory_start(struct memory *m, struct tasks *tasks)
 {
-	tasks_each_process(tasks, start_one, m);
+	tasks_each_process(tasks, memory_start_process, m);
 }
 
 static void process_record(struct process *p, const struct process_sums *s, const struct round *r)
@@ -198,10 +198,10 @@ static void process_sample(struct process *p, const struct round *r, bool gone)
 	process_record(p, &s, r);
 }
 
-static void sample_one(struct task *t, void *arg)
+static void memory_sample_process(struct task *t, void *arg)
 {
 	struct round *r = arg;
-	struct process *p = process_get(r->m, t->tgid);
+	struct process *p = memory_get_process(r->m, t->tgid);
 
 	if (p->round + 1 != r->m->round) /* a new process, perhaps with the number of an old one */
 		p->gone = false;
@@ -217,7 +217,7 @@ void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool 
 		return;
 	m->last_ns = now_ns;
 	m->round++;
-	tasks_each_process(tasks, sample_one, &r);
+	tasks_each_process(tasks, memory_sample_process, &r);
 	for (size_t i = 0; i < m->n; i++) {
 		struct process *p = &m->processes[i];
 
@@ -294,7 +294,7 @@ int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_
 	return snapshot_run(prog);
 }
 
-static int read_all(int fd, char **ret_data, size_t *ret_len)
+static int peek_read_all(int fd, char **ret_data, size_t *ret_len)
 {
 	char *data = NULL;
 	size_t len = 0;
@@ -320,7 +320,7 @@ struct done {
 	size_t n, cap;
 };
 
-static bool is_done(const struct done *d, uint32_t tid)
+static bool done_has_thread(const struct done *d, uint32_t tid)
 {
 	for (size_t i = 0; i < d->n; i++) {
 		if (d->tids[i] == tid)
@@ -338,7 +338,7 @@ static uint64_t word_at(const char *p)
 }
 
 /* Passes on the records of one thread, up to its end. */
-static void hand_over(const char *from, const char *to, record_cb cb, void *arg)
+static void peek_pass_records(const char *from, const char *to, record_cb cb, void *arg)
 {
 	while (from < to) {
 		uint64_t size = word_at(from);
@@ -349,7 +349,7 @@ static void hand_over(const char *from, const char *to, record_cb cb, void *arg)
 }
 
 /* Returns how many threads were torn, or an error. All sizes are multiples of 8. */
-static int parse(const char *data, size_t len, struct done *d, record_cb cb, peek_cb thread_cb, void *arg)
+static int peek_parse(const char *data, size_t len, struct done *d, record_cb cb, peek_cb thread_cb, void *arg)
 {
 	const char *p = data, *end = data + len, *first = data;
 	struct peek_end thread;
@@ -367,12 +367,12 @@ static int parse(const char *data, size_t len, struct done *d, record_cb cb, pee
 		if ((size_t)(end - p) < sizeof(thread))
 			return -EPROTO;
 		memcpy(&thread, p, sizeof(thread));
-		if (!is_done(d, thread.tid)) {
+		if (!done_has_thread(d, thread.tid)) {
 			if (size == PEEK_TORN) {
 				torn++;
 			} else {
 				*list_push(d->tids, d->n, d->cap) = thread.tid;
-				hand_over(first, p, cb, arg);
+				peek_pass_records(first, p, cb, arg);
 				thread_cb(thread.tid, thread.at_ns, arg);
 			}
 		}
@@ -392,8 +392,8 @@ int snapshot_peek(struct bpf_program *prog, record_cb cb, peek_cb thread_cb, voi
 		size_t len = 0;
 		int fd = open_iterator(prog), err;
 
-		err = fd < 0 ? fd : read_all(fd, &data, &len);
-		torn = err ? err : parse(data, len, &d, cb, thread_cb, arg);
+		err = fd < 0 ? fd : peek_read_all(fd, &data, &len);
+		torn = err ? err : peek_parse(data, len, &d, cb, thread_cb, arg);
 		free(data);
 		if (fd >= 0)
 			close(fd);
