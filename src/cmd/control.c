@@ -40,7 +40,7 @@ static const struct argp_option dump_options[] = {
 };
 #define COMMON_OPTIONS (dump_options + 2)
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t control_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct control_args *args = state->input;
 	struct last last;
@@ -82,19 +82,19 @@ static void print_json(struct json_object *reply)
 }
 
 /* A missing string is NULL, and a missing number 0. */
-static const char *string_of(struct json_object *object, const char *key)
+static const char *reply_get_string(struct json_object *object, const char *key)
 {
 	struct json_object *value = json_object_object_get(object, key);
 
 	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 }
 
-static uint64_t number_of(struct json_object *object, const char *key)
+static uint64_t reply_get_number(struct json_object *object, const char *key)
 {
 	return json_object_get_uint64(json_object_object_get(object, key));
 }
 
-static double real_of(struct json_object *object, const char *key)
+static double reply_get_real(struct json_object *object, const char *key)
 {
 	return json_object_get_double(json_object_object_get(object, key));
 }
@@ -120,7 +120,7 @@ static void print_files(struct json_object *reply, const char *key, const char *
 		if (json_object_is_type(file, json_type_string))
 			print_text(json_object_get_string(file));
 		else
-			print_text(string_of(file, "name"));
+			print_text(reply_get_string(file, "name"));
 		if (json_object_object_get_ex(file, "bytes", &bytes))
 			printf(" (%.1f MB)", json_object_get_double(bytes) / 1e6);
 		putchar('\n');
@@ -131,28 +131,28 @@ static void print_status(const struct control_peer *peer)
 {
 	struct json_object *s = peer->status, *value;
 
-	printf("recorder %d, %.0f s: ", peer->pid, real_of(s, "elapsed_s"));
+	printf("recorder %d, %.0f s: ", peer->pid, reply_get_real(s, "elapsed_s"));
 	control_print_targets(stdout, peer);
 	fputs("\n  ", stdout);
-	if (string_of(s, "window")) {
-		printf("window %" PRIu64 " ", number_of(s, "number"));
-		print_text(string_of(s, "window"));
+	if (reply_get_string(s, "window")) {
+		printf("window %" PRIu64 " ", reply_get_number(s, "number"));
+		print_text(reply_get_string(s, "window"));
 		fputs(", ", stdout);
 	}
-	printf("%" PRIu64 " steps, %" PRIu64 " records, %" PRIu64 " lost\n", number_of(s, "steps"),
-		number_of(s, "records"), number_of(s, "lost"));
-	if (number_of(s, "probed_files_given_back"))
-		printf("  %" PRIu64 " files with probes, %" PRIu64 " given back\n", number_of(s, "probed_files"),
-			number_of(s, "probed_files_given_back"));
+	printf("%" PRIu64 " steps, %" PRIu64 " records, %" PRIu64 " lost\n", reply_get_number(s, "steps"),
+		reply_get_number(s, "records"), reply_get_number(s, "lost"));
+	if (reply_get_number(s, "probed_files_given_back"))
+		printf("  %" PRIu64 " files with probes, %" PRIu64 " given back\n", reply_get_number(s, "probed_files"),
+			reply_get_number(s, "probed_files_given_back"));
 	if (json_object_object_get_ex(s, "recorder", &value) &&
 		json_object_is_type(value, json_type_object))
 		printf("  flight recorder: %.1f MB, the newest %.1f s, %" PRIu64 " dumps\n",
-			real_of(value, "bytes") / 1e6, real_of(value, "horizon_s"),
-			number_of(value, "dumps"));
+			reply_get_real(value, "bytes") / 1e6, reply_get_real(value, "horizon_s"),
+			reply_get_number(value, "dumps"));
 	print_files(s, "outputs", "  ");
-	if (string_of(s, "output_dir")) {
+	if (reply_get_string(s, "output_dir")) {
 		fputs("  files go to ", stdout);
-		print_text(string_of(s, "output_dir"));
+		print_text(reply_get_string(s, "output_dir"));
 		putchar('\n');
 	}
 }
@@ -197,8 +197,8 @@ static int command_run(const struct control_args *args, enum control_command com
 	if (!err && args->json) {
 		print_json(reply);
 	} else if (!err) {
-		if (string_of(reply, "message")) {
-			print_text(string_of(reply, "message"));
+		if (reply_get_string(reply, "message")) {
+			print_text(reply_get_string(reply, "message"));
 			putchar('\n');
 		}
 		print_files(reply, "files", "");
@@ -255,7 +255,7 @@ int cmd_control(int argc, char **argv)
 
 	while (!text_has_suffix(argv[0], control_commands[command]))
 		command++;
-	if (cmd_parse(argc, argv, commands[command].options, parse_option, NULL, commands[command].doc, &args))
+	if (cmd_parse(argc, argv, commands[command].options, control_parse_option, NULL, commands[command].doc, &args))
 		return EXIT_USAGE;
 	err = command == CONTROL_STATUS ? status_run(&args) : command_run(&args, command);
 	return cmd_flush("to the standard output") || err ? EXIT_RUN : EXIT_OK;

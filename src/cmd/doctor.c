@@ -42,7 +42,7 @@ static const char doc[] =
 	"  inftrace doctor | grep -v ^ok\n"
 	"  sudo inftrace doctor --env-hash $(pgrep llama-server)";
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t doctor_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct doctor_args *args = state->input;
 	uint32_t pid;
@@ -69,7 +69,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void print_line(const char *state, const char *what, const char *text)
+static void doctor_print_line(const char *state, const char *what, const char *text)
 {
 	if (*text)
 		printf("%-8s %-29s %s\n", state, what, text);
@@ -86,7 +86,7 @@ static void print_capabilities(const struct features *f)
 		if (features_have_capability(f, d->cap)) {
 			bool own = f->caps & 1ull << d->cap;
 
-			print_line("ok", d->name, own ? "" : "as part of CAP_SYS_ADMIN");
+			doctor_print_line("ok", d->name, own ? "" : "as part of CAP_SYS_ADMIN");
 			continue;
 		}
 		if (d->loss)
@@ -94,7 +94,7 @@ static void print_capabilities(const struct features *f)
 		else
 			snprintf(text, sizeof(text),
 				"run as root (sudo), or give it with setcap or --cap-add");
-		print_line("missing", d->name, text);
+		doctor_print_line("missing", d->name, text);
 	}
 }
 
@@ -106,18 +106,18 @@ static void print_sysctl(const char *name, int32_t value, const char *without)
 		snprintf(text, sizeof(text), "not there");
 	else
 		snprintf(text, sizeof(text), "%" PRId32 ", matters only without %s", value, without);
-	print_line("ok", name, text);
+	doctor_print_line("ok", name, text);
 }
 
 static void print_surroundings(const struct features *f)
 {
 	char text[96];
 
-	print_line(f->user_ns ? "missing" : "ok", "initial user namespace",
+	doctor_print_line(f->user_ns ? "missing" : "ok", "initial user namespace",
 		f->user_ns ? "run on the host or in a container of the real root" : "");
-	print_line(f->pid_ns ? "missing" : "ok", "initial PID namespace",
+	doctor_print_line(f->pid_ns ? "missing" : "ok", "initial PID namespace",
 		f->pid_ns ? "optional: -p takes the host's PIDs; run with --pid=host" : "");
-	print_line(!strcmp(f->lockdown, "confidentiality") ? "missing" : "ok", "kernel lockdown",
+	doctor_print_line(!strcmp(f->lockdown, "confidentiality") ? "missing" : "ok", "kernel lockdown",
 		!*f->lockdown ? "none"
 		: strcmp(f->lockdown, "confidentiality")
 			? f->lockdown
@@ -127,7 +127,7 @@ static void print_surroundings(const struct features *f)
 	else
 		snprintf(text, sizeof(text), "%" PRIu64 " KiB, not used since 5.11",
 			f->memlock >> 10);
-	print_line("ok", "RLIMIT_MEMLOCK", text);
+	doctor_print_line("ok", "RLIMIT_MEMLOCK", text);
 	/* values above 2 come from a patch of Debian and Ubuntu, which does not know CAP_PERFMON */
 	print_sysctl("perf_event_paranoid", f->perf_paranoid,
 		f->perf_paranoid > 2 ? "CAP_SYS_ADMIN" : "CAP_PERFMON");
@@ -141,11 +141,11 @@ static void print_feature(const struct features *f, enum feature id)
 
 	if (features_have(f, id)) {
 		snprintf(text, sizeof(text), "since Linux %s", d->since);
-		print_line("ok", d->name, text);
+		doctor_print_line("ok", d->name, text);
 		return;
 	}
 	if (!features_permitted(f) && (f->err[id] == -EPERM || f->err[id] == -EACCES)) {
-		print_line("unknown", d->name, "cannot be tried without the privileges above");
+		doctor_print_line("unknown", d->name, "cannot be tried without the privileges above");
 		return;
 	}
 	features_remedy(f, id, remedy, sizeof(remedy));
@@ -156,10 +156,10 @@ static void print_feature(const struct features *f, enum feature id)
 			feature_descs[d->instead].name, remedy);
 	else
 		snprintf(text, sizeof(text), "optional: %s (%s)", d->loss, remedy);
-	print_line("missing", d->name, text);
+	doctor_print_line("missing", d->name, text);
 }
 
-static int report(void)
+static int doctor_report(void)
 {
 	char why[384], kernel[160];
 	struct features f;
@@ -170,7 +170,7 @@ static int report(void)
 		return log_fail(EXIT_RUN, "cannot look at this system: %s", strerror(-err));
 	err = features_require(&f, why, sizeof(why));
 	snprintf(kernel, sizeof(kernel), "%s %s", f.release, f.machine);
-	print_line("ok", "kernel", kernel);
+	doctor_print_line("ok", "kernel", kernel);
 	print_capabilities(&f);
 	print_surroundings(&f);
 	for (int i = 0; i < FEATURE_MAX; i++)
@@ -218,9 +218,9 @@ int cmd_doctor(int argc, char **argv)
 	struct doctor_args args = { 0 };
 	int ret;
 
-	if (cmd_parse(argc, argv, options, parse_option, "[--env-hash PID]", doc, &args))
+	if (cmd_parse(argc, argv, options, doctor_parse_option, "[--env-hash PID]", doc, &args))
 		return EXIT_USAGE;
 	libbpf_set_print(print_nothing);
-	ret = args.env_hash ? print_env_hash(args.pid) : report();
+	ret = args.env_hash ? print_env_hash(args.pid) : doctor_report();
 	return cmd_flush("to the standard output") ?: ret;
 }

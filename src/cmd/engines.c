@@ -50,7 +50,7 @@ static const char doc[] =
 	"Exit codes: 0 done, and with --check a step was called (or, where the presets have none, anything); 1 failed, or with --check "
 	"not; 2 usage, 3 kernel or privileges.";
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t engines_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct engines_options *o = state->input;
 	char buf[PARSE_ERROR_MAX];
@@ -112,18 +112,18 @@ struct scan {
 };
 
 /* Names come from the file, which may be hostile. */
-static void put_name(const char *name)
+static void print_escaped_name(const char *name)
 {
 	char text[PATH_MAX];
 
 	fputs(text_printable(text, sizeof(text), name), stdout);
 }
 
-static void print_file(struct scan *s)
+static void scan_print_file(struct scan *s)
 {
 	if (!s->shown)
 		return;
-	put_name(s->shown);
+	print_escaped_name(s->shown);
 	printf(", build-id %s\n", *s->build_id ? s->build_id : "none");
 	s->shown = NULL;
 }
@@ -134,13 +134,13 @@ static int print_site(const struct probe_site *ps, void *arg)
 	struct probe_table *pt = scan->pt;
 	struct probe_spec *s = &pt->specs[ps->spec];
 
-	print_file(scan);
+	scan_print_file(scan);
 	s->attached++;
 	if (s->from)
 		pt->specs[s->from - 1].attached++;
 	printf("  %-5s %-8s +0x%-7lx ", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
 		(unsigned long)ps->site.offset);
-	put_name(ps->symbol->name);
+	print_escaped_name(ps->symbol->name);
 	if (ps->site.offset != ps->symbol->offset)
 		printf("+%lu", (unsigned long)(ps->site.offset - ps->symbol->offset));
 	for (unsigned int i = 0; i < s->nargs; i++)
@@ -149,7 +149,7 @@ static int print_site(const struct probe_site *ps, void *arg)
 	return 0;
 }
 
-static bool is_claimed(const struct probe_table *pt, const char *path)
+static bool engines_claim_path(const struct probe_table *pt, const char *path)
 {
 	for (size_t i = 0; i < pt->n; i++) {
 		if (probe_spec_matches(&pt->specs[i], path))
@@ -158,13 +158,13 @@ static bool is_claimed(const struct probe_table *pt, const char *path)
 	return false;
 }
 
-static int scan_mapping(const struct mapped_file *m, void *arg)
+static int scan_inspect_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
 	int fd, err;
 
 	/* the probes of one file are adjacent */
-	if (!strcmp(s->last, m->path) || !is_claimed(s->pt, m->path))
+	if (!strcmp(s->last, m->path) || !engines_claim_path(s->pt, m->path))
 		return 0;
 	snprintf(s->last, sizeof(s->last), "%s", m->path);
 	if (file_open_mapped(s->pid, m, &fd)) {
@@ -174,7 +174,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	s->shown = m->path;
 	s->files++;
 	err = inspector_sites(s->inspector, fd, m->path, false, INSPECT_MS_MAX, s->build_id, print_site, s);
-	print_file(s);
+	scan_print_file(s);
 	if (err)
 		log_warn("cannot read %s: %s", m->path, strerror(-err));
 	close(fd);
@@ -197,7 +197,7 @@ static void print_missing(const struct probe_table *pt)
 static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid)
 {
 	struct scan s = { .pt = pt, .inspector = ins, .pid = pid };
-	int err = process_each_mapped(pid, scan_mapping, &s);
+	int err = process_each_mapped(pid, scan_inspect_mapping, &s);
 
 	if (err)
 		return log_fail(EXIT_RUN, "no process %d, or its mapped files may not be read (root)", pid);
@@ -212,7 +212,7 @@ static int show_file(struct probe_table *pt, struct inspector *ins, const char *
 	struct scan s = { .pt = pt, .inspector = ins };
 	int fd, err;
 
-	if (!is_claimed(pt, file))
+	if (!engines_claim_path(pt, file))
 		printf("no preset covers files with this name\n");
 	fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, INSPECT_MS_MAX, s.build_id, print_site, &s);
@@ -277,11 +277,11 @@ static void print_probes(struct check *c)
 	}
 }
 
-static void nothing_lost(struct sink *s, const struct loss *l)
+static void check_ignore_loss(struct sink *s, const struct loss *l)
 {
 }
 
-static void counted_elsewhere(struct sink *s, const struct rec_hdr *rec, size_t size)
+static void check_ignore_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 }
 
@@ -304,7 +304,7 @@ static int check_close(struct sink *s, const struct window_totals *t)
 
 static int check_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
 {
-	static const struct sink_ops ops = { .record = counted_elsewhere, .loss = nothing_lost, .close = check_close };
+	static const struct sink_ops ops = { .record = check_ignore_record, .loss = check_ignore_loss, .close = check_close };
 	struct check *c = (struct check *)v;
 
 	c->pt = rec->probes;
@@ -347,7 +347,7 @@ int cmd_engines(int argc, char **argv)
 	struct probe_table pt = {};
 	int code = EXIT_OK;
 
-	if (cmd_parse(argc, argv, options, parse_option, "[FILE]", doc, &o))
+	if (cmd_parse(argc, argv, options, engines_parse_option, "[FILE]", doc, &o))
 		return EXIT_USAGE;
 	if (o.check_ns && !o.pid)
 		return log_fail(EXIT_USAGE, "--check: give the process with -p");

@@ -131,7 +131,7 @@ static int parse_time(const char *option, const char *arg, uint64_t *ret_ns)
 	return err ? -parse_refuse(PARSE_DURATION, option, arg, err) : 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t export_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct export_args *args = state->input;
 
@@ -198,7 +198,7 @@ static void print_problem(void *arg, uint64_t offset, const char *why)
 }
 
 /* Returns why the file cannot be read; NULL: it can, and *ret_profile: as a profile. */
-static const char *why_not(const struct json_source *source, const struct export_args *args, bool *ret_profile)
+static const char *export_why_unreadable(const struct json_source *source, const struct export_args *args, bool *ret_profile)
 {
 	bool filtered = args->filter.phase || args->filter.state || args->filter.step >= 0;
 	const unsigned char *p = source->pos;
@@ -221,7 +221,7 @@ static const char *why_not(const struct json_source *source, const struct export
 	return filtered ? "is no profile, and nothing else says the phase, state and step of samples" : NULL;
 }
 
-static int load(struct samples *s, const struct export_args *args, struct problems *problems)
+static int export_load_samples(struct samples *s, const struct export_args *args, struct problems *problems)
 {
 	struct json_source source;
 	bool torn = false, profile = false;
@@ -229,7 +229,7 @@ static int load(struct samples *s, const struct export_args *args, struct proble
 	int err;
 
 	err = json_source_open(&source, args->file);
-	why = err ? source.error : why_not(&source, args, &profile);
+	why = err ? source.error : export_why_unreadable(&source, args, &profile);
 	if (why) {
 		log_error("%s: %s", problems->file, why);
 		json_source_close(&source);
@@ -251,7 +251,7 @@ static int load(struct samples *s, const struct export_args *args, struct proble
 }
 
 /* Whether there is something to write. */
-static bool has_any(const struct samples *s, const struct export_args *args, const struct problems *problems)
+static bool export_has_samples(const struct samples *s, const struct export_args *args, const struct problems *problems)
 {
 	const char *other = args->off_cpu ? "without --off-cpu" : "with --off-cpu";
 
@@ -267,7 +267,7 @@ static bool has_any(const struct samples *s, const struct export_args *args, con
 	return false;
 }
 
-static int write_out(struct samples *s, const struct export_args *args)
+static int export_write(struct samples *s, const struct export_args *args)
 {
 	const char *slash = strrchr(args->file, '/');
 	char why[OUTFILE_WHY_MAX];
@@ -312,7 +312,7 @@ struct exporter {
 	bool following; /* lines read now were not there at the start */
 };
 
-static void take_line(void *ctx, const struct profile_line *line, const char *path)
+static void exporter_take_line(void *ctx, const struct profile_line *line, const char *path)
 {
 	struct exporter *e = ctx;
 
@@ -321,21 +321,21 @@ static void take_line(void *ctx, const struct profile_line *line, const char *pa
 		otlp_spans_line(e->spans, line, path);
 }
 
-static void look(struct exporter *e)
+static void exporter_read_files(struct exporter *e)
 {
 	e->now_ms = clock_mono_ms();
 	e->look_ms = e->now_ms + LOOK_MS;
-	tail_read(e->tail, READ_MAX, take_line, e);
+	tail_read(e->tail, READ_MAX, exporter_take_line, e);
 }
 
 /* Makes the page from what is in the files at this moment. */
-static char *make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
+static char *exporter_make_page(void *ctx, const char *accept, size_t *ret_len, const char **ret_type)
 {
 	bool openmetrics = metrics_accepts_openmetrics(accept);
 	struct exporter *e = ctx;
 	struct metrics_own own;
 
-	look(e);
+	exporter_read_files(e);
 	*ret_type = metrics_text_type(openmetrics);
 	own = (struct metrics_own){ .files = tail_counts(e->tail), .otlp = e->sender };
 	if (e->sender) {
@@ -348,7 +348,7 @@ static char *make_page(void *ctx, const char *accept, size_t *ret_len, const cha
 /* ---- to a collector ---- */
 
 /* Metrics are sums, so the next sending makes up for a lost one; spans wait until the previous ones have arrived. */
-static void send_all(struct exporter *e)
+static void exporter_send(struct exporter *e)
 {
 	size_t len, n;
 	char *body;
@@ -417,7 +417,7 @@ static bool is_loopback(const union address *a)
 	return a->any.sa_family == AF_INET ? ntohl(a->v4.sin_addr.s_addr) >> 24 == 127 : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
-static int listen_at(struct exporter *e, const char *text)
+static int exporter_listen(struct exporter *e, const char *text)
 {
 	union address address;
 	socklen_t len = text ? parse_address(text, &address) : 0;
@@ -430,7 +430,7 @@ static int listen_at(struct exporter *e, const char *text)
 	if (!len)
 		return log_fail(EXIT_USAGE, "--prometheus: %.64s: give :PORT, ADDRESS:PORT or [ADDRESS]:PORT, with the address in numbers", text);
 	v6 = address.any.sa_family == AF_INET6;
-	e->page = (struct http_page){ .name = "metrics", .make = make_page, .ctx = e, .any_host = v6 || !is_loopback(&address) };
+	e->page = (struct http_page){ .name = "metrics", .make = exporter_make_page, .ctx = e, .any_host = v6 || !is_loopback(&address) };
 	err = http_server_new_page(&address.any, len, &e->page, &e->server);
 	if (err)
 		return log_fail(err == -EACCES ? EXIT_ALLOWED : EXIT_RUN, "cannot listen on %.64s: %s", text, strerror(-err));
@@ -441,12 +441,12 @@ static int listen_at(struct exporter *e, const char *text)
 
 /* ---- the loop ---- */
 
-static bool all_ready(struct exporter *e)
+static bool exporter_is_ready(struct exporter *e)
 {
 	return otlp_sender_ready(e->sender, OTLP_METRICS) && otlp_sender_ready(e->sender, OTLP_TRACES);
 }
 
-static int serve(struct exporter *e)
+static int exporter_serve(struct exporter *e)
 {
 	struct pollfd signal = { .fd = e->signals, .events = POLLIN };
 	int64_t next, now;
@@ -463,17 +463,17 @@ static int serve(struct exporter *e)
 			break;
 		e->now_ms = clock_mono_ms();
 		if (e->now_ms >= e->look_ms)
-			look(e);
+			exporter_read_files(e);
 		if (e->sender && e->now_ms >= e->send_ms)
-			send_all(e);
+			exporter_send(e);
 	}
 	if (!e->sender)
 		return EXIT_OK;
 	/* sends what has come since, once the previous sending has arrived */
-	look(e);
-	for (int i = 0; i < END_WAITS && !all_ready(e); i++)
+	exporter_read_files(e);
+	for (int i = 0; i < END_WAITS && !exporter_is_ready(e); i++)
 		usleep(END_WAIT_US);
-	send_all(e);
+	exporter_send(e);
 	return EXIT_OK;
 }
 
@@ -492,9 +492,9 @@ static int export_metrics(const struct export_args *args)
 
 		/* all that is there is read before anyone can ask: sums that are still catching up would look like a burst of requests */
 		do {
-			look(&e);
+			exporter_read_files(&e);
 		} while (tail_counts(e.tail)->unread > READ_MAX && poll(&p, 1, 0) <= 0);
-		ret = listen_at(&e, args->prometheus) ?: serve(&e);
+		ret = exporter_listen(&e, args->prometheus) ?: exporter_serve(&e);
 	}
 	http_server_free(e.server);
 	otlp_sender_free(e.sender);
@@ -515,7 +515,7 @@ int cmd_export(int argc, char **argv)
 	int ret = EXIT_RUN;
 
 	args.files = xcalloc((size_t)argc, sizeof(*args.files));
-	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, &args)) {
+	if (cmd_parse(argc, argv, options, export_parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, &args)) {
 		free(args.files);
 		return EXIT_USAGE;
 	}
@@ -527,7 +527,7 @@ int cmd_export(int argc, char **argv)
 	free(args.files);
 	problems.file = text_printable(printable, sizeof(printable), args.file);
 	samples.each = args.format == KEY_SPEEDSCOPE;
-	if (!load(&samples, &args, &problems) && has_any(&samples, &args, &problems) && !write_out(&samples, &args))
+	if (!export_load_samples(&samples, &args, &problems) && export_has_samples(&samples, &args, &problems) && !export_write(&samples, &args))
 		ret = problems.n ? EXIT_RUN : EXIT_OK;
 	samples_clear(&samples);
 	return ret;

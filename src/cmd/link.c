@@ -53,7 +53,7 @@ static const char doc[] =
 	"  inftrace link --check trace.json.gz kineto.json.gz";
 
 /* "HOST=FILE", where the part before is a name and no path; "./A=B" is a file of that name. */
-static void add_file(struct link_args *args, const char *arg, bool is_et, struct argp_state *state)
+static void link_args_add_file(struct link_args *args, const char *arg, bool is_et, struct argp_state *state)
 {
 	const char *equals = is_et ? NULL : strchr(arg, '=');
 
@@ -70,7 +70,7 @@ static void add_file(struct link_args *args, const char *arg, bool is_et, struct
 	args->n++;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t link_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct link_args *args = state->input;
 
@@ -79,10 +79,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->out = arg;
 		return 0;
 	case KEY_ET:
-		add_file(args, arg, true, state);
+		link_args_add_file(args, arg, true, state);
 		return 0;
 	case ARGP_KEY_ARG:
-		add_file(args, arg, false, state);
+		link_args_add_file(args, arg, false, state);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no FILE given");
@@ -96,7 +96,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int run(const struct link_args *args, struct link *l)
+static int link_run(const struct link_args *args, struct link *l)
 {
 	char printable[256];
 	uint64_t bytes;
@@ -125,9 +125,9 @@ int cmd_link(int argc, char **argv)
 	static struct link l;
 	int err;
 
-	if (cmd_parse(argc, argv, options, parse_option, "[HOST=]FILE...", doc, &args))
+	if (cmd_parse(argc, argv, options, link_parse_option, "[HOST=]FILE...", doc, &args))
 		return EXIT_USAGE;
-	err = run(&args, &l);
+	err = link_run(&args, &l);
 	link_clear(&l);
 	for (size_t i = 0; i < args.n; i++)
 		free(args.files[i].host);

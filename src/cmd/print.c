@@ -30,7 +30,7 @@ static const char doc[] =
 	"  inftrace print --last 2s trace_pid4711_1763638456123.json\n"
 	"  inftrace print --last 20 profile.jsonl";
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t print_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct print_args *args = state->input;
 	int err;
@@ -56,7 +56,7 @@ int cmd_print(int argc, char **argv)
 	char printable[256];
 	int ret = EXIT_OK;
 
-	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args))
+	if (cmd_parse(argc, argv, options, print_parse_option, "FILE...", doc, &args))
 		return EXIT_USAGE;
 	for (int i = 0; i < args.n_files; i++) {
 		if (args.n_files > 1)

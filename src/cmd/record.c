@@ -111,7 +111,7 @@ static const char doc[] =
 	"records lost with --strict; with a COMMAND its own when all went well. A COMMAND that still runs "
 	"at the end of -d or on Ctrl-C gets SIGTERM; if it keeps running, a message says so, and the code is 1.";
 
-static int add_output(struct record_options *o, const char *name)
+static int record_add_output(struct record_options *o, const char *name)
 {
 	if (o->n_outputs == OUTPUTS_MAX)
 		return log_fail(-EINVAL, "-o: more than %d outputs", OUTPUTS_MAX);
@@ -145,7 +145,7 @@ static int set_counters(struct record_options *o, const char *arg)
 	return log_fail(-EINVAL, "--counters: '%.32s' is neither hardware nor software", arg);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t record_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
 	int err = 0;
@@ -175,7 +175,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = set_counters(o, arg);
 		break;
 	case 'o':
-		err = add_output(o, arg);
+		err = record_add_output(o, arg);
 		break;
 	case OPT_GPU:
 		err = gpu_options_set(o, arg);
@@ -211,7 +211,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return err ? EINVAL : 0;
 }
 
-static int from_environment(struct record_options *o, struct record_strings *strings)
+static int options_from_env(struct record_options *o, struct record_strings *strings)
 {
 	const char *output = environment_ours("INFTRACE_OUTPUT") ?: environment_ours("FERRUM_TRACE_OUT");
 	const char *debug = getenv("INFTRACE_DEBUG");
@@ -263,7 +263,7 @@ static int check_discover(const struct record_options *o)
 int cmd_record(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, { &record_window_argp, 0, NULL, 0 }, {} };
-	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
+	static const struct argp argp = { options, record_parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct record_options o = {
 		.min_free = WRITER_FLOOR,
@@ -284,7 +284,7 @@ int cmd_record(int argc, char **argv)
 	if (!err)
 		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)
-		err = from_environment(&o, &strings);
+		err = options_from_env(&o, &strings);
 	if (!err)
 		err = record_window_check(&o);
 	if (!err) {

@@ -205,7 +205,7 @@ static int parse_max_size(const char *arg, uint64_t *ret)
 	return 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t window_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
 	uint32_t n = 0;
@@ -263,24 +263,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return err ? EINVAL : 0;
 }
 
-const struct argp record_window_argp = { options, parse_option, NULL, NULL, NULL, NULL, NULL };
+const struct argp record_window_argp = { options, window_parse_option, NULL, NULL, NULL, NULL, NULL };
 
 /* ---- checks of the whole ---- */
 
-static int refuse(const char *line)
+static int refuse_options(const char *line)
 {
 	return log_fail(-EINVAL, "%s", line);
 }
 
-static int check_together(const struct record_options *o)
+static int check_combination(const struct record_options *o)
 {
 	struct schedule_config schedule;
 	bool windows = o->window_flag || o->window_spec, flight = o->flight_bytes || o->flight_ns;
 
 	if (o->window_flag && o->window_spec)
-		return refuse("give one of --window-flag and --window");
+		return refuse_options("give one of --window-flag and --window");
 	if (windows && flight)
-		return refuse(
+		return refuse_options(
 			"give windows (--window-flag, --window) or --flight-recorder, not both");
 	if (record_by_time(o) && (o->n_outputs || o->profile))
 		return log_fail(-EINVAL, "%s: with %s the files are named by time: give --output-dir and --format",
@@ -294,22 +294,22 @@ static int check_together(const struct record_options *o)
 		return log_fail(-EINVAL, "%s is for windows; a flight recorder ends with -d, if at all",
 			o->max_steps ? "--max-steps" : "--max-steps-per-process");
 	if (o->max_steps && o->max_steps_each)
-		return refuse("give one of --max-steps and --max-steps-per-process");
+		return refuse_options("give one of --max-steps and --max-steps-per-process");
 	if (trigger_needs_gpu(o->triggers) && !o->gpu)
-		return refuse("--trigger gpu_idle needs --gpu");
+		return refuse_options("--trigger gpu_idle needs --gpu");
 	if (!flight && o->triggers)
-		return refuse("--trigger needs --flight-recorder, such as 64MB or 30s");
+		return refuse_options("--trigger needs --flight-recorder, such as 64MB or 30s");
 	if (!o->triggers && o->trigger_cooldown_ns != COOLDOWN_DEFAULT)
-		return refuse("--trigger-cooldown needs --trigger and --flight-recorder");
+		return refuse_options("--trigger-cooldown needs --trigger and --flight-recorder");
 	if (!o->triggers && o->max_dumps)
-		return refuse("--max-dumps needs --trigger and --flight-recorder");
+		return refuse_options("--max-dumps needs --trigger and --flight-recorder");
 	if (o->max_files && !o->max_size)
-		return refuse("--max-files needs --max-size");
+		return refuse_options("--max-files needs --max-size");
 	for (size_t i = 0; i < o->n_outputs && o->max_size; i++) {
 		if (!strcmp(o->outputs[i], "-"))
-			return refuse("--max-size: output to stdout cannot be split into files");
+			return refuse_options("--max-size: output to stdout cannot be split into files");
 		if (output_is_et(o->outputs[i]))
-			return refuse("--max-size: an execution trace cannot be split into files");
+			return refuse_options("--max-size: an execution trace cannot be split into files");
 	}
 	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;
 }
@@ -317,7 +317,7 @@ static int check_together(const struct record_options *o)
 int record_window_check(struct record_options *o)
 {
 	char why[OUTFILE_WHY_MAX];
-	int err = check_together(o);
+	int err = check_combination(o);
 
 	if (err)
 		return err;
@@ -338,7 +338,7 @@ int record_window_check(struct record_options *o)
 /* ---- the environment: ours, then the first target's ---- */
 
 /* Settings of another user's process are reported and ignored. */
-static bool find(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)
+static bool find_allowed_variable(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)
 {
 	char buf[32];
 
@@ -355,7 +355,7 @@ static bool find(const struct environment *e, const char *const names[2], const 
 #define CHAKRA_FLAG "/tmp/vllm_chakra_trace_on"
 #define CHAKRA_DIR "/home/ubuntu/vllm_quickstart/vllm_chakra"
 
-static bool is_on(const struct environment *e, const char *name, struct variable *ret)
+static bool switch_is_on(const struct environment *e, const char *name, struct variable *ret)
 {
 	const char *const names[2] = { name, name };
 
@@ -365,20 +365,20 @@ static bool is_on(const struct environment *e, const char *name, struct variable
 /* value: the default if only the switch is set. */
 static bool find_default(const struct environment *e, const char *value, struct variable *ret)
 {
-	bool found = is_on(e, "VLLM_CHAKRA_TRACE", ret) && (!ret->pid || e->may_choose);
+	bool found = switch_is_on(e, "VLLM_CHAKRA_TRACE", ret) && (!ret->pid || e->may_choose);
 
 	ret->value = value;
 	return found;
 }
 
-static void flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void window_flag_from_env(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
 	struct variable v;
 	char buf[32];
 
 	if (record_by_time(o) ||
-		(!find(e, names, "--window-flag", &v) && !find_default(e, CHAKRA_FLAG, &v)))
+		(!find_allowed_variable(e, names, "--window-flag", &v) && !find_default(e, CHAKRA_FLAG, &v)))
 		return;
 	if (o->n_outputs || o->profile) {
 		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
@@ -390,7 +390,7 @@ static void flag_from(struct record_options *o, const struct environment *e, str
 	log_info("windows while %s exists: %s %s", o->window_flag, v.name, environment_whose(&v, buf));
 }
 
-static int max_steps_from(struct record_options *o, const struct environment *e)
+static int max_steps_from_env(struct record_options *o, const struct environment *e)
 {
 	static const char *const names[2] = { "INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS" };
 	char buf[PARSE_ERROR_MAX], who[32];
@@ -398,7 +398,7 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	uint32_t n;
 	int err;
 
-	if (o->max_steps || o->max_steps_each || o->flight_bytes || o->flight_ns || !find(e, names, "--max-steps", &v))
+	if (o->max_steps || o->max_steps_each || o->flight_bytes || o->flight_ns || !find_allowed_variable(e, names, "--max-steps", &v))
 		return 0;
 	err = parse_u32(v.value, &n);
 	/* a setting meant for another program must not keep the recording from starting */
@@ -419,19 +419,19 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	return 0;
 }
 
-static void directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
+static void directory_from_env(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
 	struct variable v;
 
 	if (!record_by_time(o) || o->output_dir)
 		return;
-	if (find(e, names, "--output-dir", &v) || (strings->chakra && find_default(e, CHAKRA_DIR, &v)))
+	if (find_allowed_variable(e, names, "--output-dir", &v) || (strings->chakra && find_default(e, CHAKRA_DIR, &v)))
 		o->output_dir = strings->output_dir = environment_path(&v);
 }
 
 /* Reports the settings of other targets that have no effect: all processes share one window. */
-static void tell_others(const struct record_options *o, const struct environment *first, const char *const *names, size_t n)
+static void report_other_targets(const struct record_options *o, const struct environment *first, const char *const *names, size_t n)
 {
 	for (size_t i = 1; i < o->n_pids; i++) {
 		struct environment e;
@@ -454,11 +454,11 @@ static void chakra_switches(struct record_options *o, const struct environment *
 	struct variable v;
 	char buf[32];
 
-	if (is_on(e, "VLLM_CHAKRA_RECORD_SHAPES", &v))
+	if (switch_is_on(e, "VLLM_CHAKRA_RECORD_SHAPES", &v))
 		o->op_detail = true;
-	if (is_on(e, "VLLM_CHAKRA_WITH_STACK", &v) && o->events == EVENTS_DEFAULT)
+	if (switch_is_on(e, "VLLM_CHAKRA_WITH_STACK", &v) && o->events == EVENTS_DEFAULT)
 		o->events |= EVENT_SAMPLES | EVENT_STACKS;
-	if (is_on(e, "VLLM_CHAKRA_SYNC_CUDA", &v))
+	if (switch_is_on(e, "VLLM_CHAKRA_SYNC_CUDA", &v))
 		log_info("%s %s is left out: inftrace makes no process wait for its GPU; --gpu shows when its kernels end", v.name,
 			environment_whose(&v, buf));
 }
@@ -472,11 +472,11 @@ int record_window_environment(struct record_options *o, struct record_strings *s
 
 	environment_read(o->n_pids ? o->pids[0] : 0, &e);
 	if (!record_by_time(o) && !o->n_outputs && !o->profile)
-		tell_others(o, &e, names, sizeof(names) / sizeof(names[0]));
-	flag_from(o, &e, strings);
-	err = max_steps_from(o, &e);
+		report_other_targets(o, &e, names, sizeof(names) / sizeof(names[0]));
+	window_flag_from_env(o, &e, strings);
+	err = max_steps_from_env(o, &e);
 	if (!err)
-		directory_from(o, &e, strings);
+		directory_from_env(o, &e, strings);
 	if (!err && strings->chakra)
 		chakra_switches(o, &e);
 	environment_free(&e);

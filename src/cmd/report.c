@@ -97,7 +97,7 @@ static const char *page_name(struct argp_state *state)
 	return next;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t report_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct report_args *args = state->input;
 
@@ -130,13 +130,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void problem_print(void *ctx, const char *text)
+static void report_print_problem(void *ctx, const char *text)
 {
 	*(bool *)ctx = true;
 	log_error("%s", text);
 }
 
-static void note_print(void *ctx, const char *text)
+static void report_print_note(void *ctx, const char *text)
 {
 	log_info("%s", text);
 }
@@ -206,12 +206,12 @@ int cmd_report(int argc, char **argv)
 	struct report report;
 	int ret;
 
-	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args))
+	if (cmd_parse(argc, argv, options, report_parse_option, "FILE...", doc, &args))
 		return EXIT_USAGE;
 	if (args.html && (ret = page_check(&args)))
 		return ret;
 	ret = EXIT_RUN;
-	report_make(&report, args.files, args.n_files, problem_print, note_print, &problems);
+	report_make(&report, args.files, args.n_files, report_print_problem, report_print_note, &problems);
 	if (report_empty(&report)) {
 		if (!problems)
 			log_error("nothing to report: no engine steps in the input; record with --profile FILE while the "

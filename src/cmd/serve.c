@@ -101,7 +101,7 @@ static const char doc[] =
 	"  sudo inftrace serve --live -p $(pgrep llama-server)\n"
 	"  inftrace serve --once trace.pftrace | xargs -n 1 xdg-open";
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t serve_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct serve_args *args = state->input;
 
@@ -143,7 +143,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /* Determines the kind of trace from its name, NULL if that is not the name of a trace; and the name
  * to serve it under. */
-static const struct kind *kind_of(const char *path, char name[HTTP_NAME_MAX])
+static const struct kind *trace_kind_by_name(const char *path, char name[HTTP_NAME_MAX])
 {
 	http_name(path, name);
 	if (text_has_suffix(name, ".part")) /* of an open window */
@@ -165,7 +165,7 @@ static bool is_being_written(int fd)
 	return false;
 }
 
-static int check_file(struct served *sv)
+static int served_check_file(struct served *sv)
 {
 	const char *why = NULL;
 	struct stat st;
@@ -186,12 +186,12 @@ static int check_file(struct served *sv)
 	return why ? EXIT_RUN : EXIT_OK;
 }
 
-static int open_file(const char *path, struct served *sv)
+static int served_open_file(const char *path, struct served *sv)
 {
 	struct stat st;
 
 	sv->path = path;
-	sv->kind = kind_of(path, sv->name);
+	sv->kind = trace_kind_by_name(path, sv->name);
 	/* its type says more than its name */
 	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode)))
 		return log_fail(EXIT_USAGE, "%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile is for inftrace report",
@@ -200,7 +200,7 @@ static int open_file(const char *path, struct served *sv)
 	sv->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (sv->fd < 0)
 		return log_fail(EXIT_RUN, "cannot read %s: %s", path, strerror(errno));
-	return check_file(sv);
+	return served_check_file(sv);
 }
 
 /* ---- the file of a running recording ---- */
@@ -209,7 +209,7 @@ static int open_file(const char *path, struct served *sv)
  * The recorder passes the descriptor itself: a name could be that of any file that this process may read
  * and the recorder may not. So only what its user could read anyway is served.
  */
-static int check_passed(const struct control_peer *peer, int fd)
+static int check_passed_fd(const struct control_peer *peer, int fd)
 {
 	struct statfs fs;
 	struct stat st;
@@ -226,7 +226,7 @@ static int check_passed(const struct control_peer *peer, int fd)
 }
 
 /* Opens the first trace among the files that the recorder writes. *ret_path, its name, is to be freed. */
-static int open_passed(const struct control_peer *peer, char **ret_path, int *ret_fd)
+static int open_passed_file(const struct control_peer *peer, char **ret_path, int *ret_fd)
 {
 	struct json_object *reply, *name;
 	int err, fd = -1;
@@ -241,7 +241,7 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 		err = -EPROTO;
 	}
 	if (!err)
-		err = check_passed(peer, fd);
+		err = check_passed_fd(peer, fd);
 	if (!err) {
 		*ret_path = xstrdup(json_object_get_string(name));
 		*ret_fd = fd;
@@ -252,7 +252,7 @@ static int open_passed(const struct control_peer *peer, char **ret_path, int *re
 	return err;
 }
 
-static int open_live(const struct serve_args *args, char **ret_path, struct served *sv)
+static int served_open_live(const struct serve_args *args, char **ret_path, struct served *sv)
 {
 	struct control_peer peer;
 	int err, ret = EXIT_RUN;
@@ -261,12 +261,12 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 	if (err)
 		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
 	sv->recorder = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	err = open_passed(&peer, ret_path, &sv->fd);
+	err = open_passed_file(&peer, ret_path, &sv->fd);
 	if (!err) {
 		sv->path = *ret_path;
-		sv->kind = kind_of(sv->path, sv->name);
+		sv->kind = trace_kind_by_name(sv->path, sv->name);
 		if (sv->kind)
-			ret = check_file(sv);
+			ret = served_check_file(sv);
 		else
 			log_error("recorder %d is not writing a trace that can be served", peer.pid);
 	}
@@ -293,7 +293,7 @@ static int open_server(const struct serve_args *args, struct served *sv)
 	return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
 }
 
-static int say_where(const struct serve_args *args, const struct served *sv)
+static int served_print_url(const struct serve_args *args, const struct served *sv)
 {
 	unsigned int port = http_server_port(sv->server);
 	struct stat st = { 0 };
@@ -325,7 +325,7 @@ static void begin_grace(struct served *sv, int64_t now)
 			GRACE_MS / 1000);
 }
 
-static bool is_done(const struct serve_args *args, const struct served *sv, int64_t now)
+static bool served_is_done(const struct serve_args *args, const struct served *sv, int64_t now)
 {
 	uint64_t sent = http_server_sent_whole(sv->server);
 
@@ -345,13 +345,13 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 	return true;
 }
 
-static int serve(const struct serve_args *args, struct served *sv)
+static int served_run(const struct serve_args *args, struct served *sv)
 {
 	struct pollfd fds[2], recorder = { .fd = sv->recorder, .events = POLLIN };
 	int64_t now = clock_mono_ms();
 	int err;
 
-	while (!is_done(args, sv, now)) {
+	while (!served_is_done(args, sv, now)) {
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
 		err = http_server_poll(sv->server, fds, 2, sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now
@@ -374,17 +374,17 @@ int cmd_serve(int argc, char **argv)
 	char *path = NULL;
 	int ret;
 
-	if (cmd_parse(argc, argv, options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, &args))
+	if (cmd_parse(argc, argv, options, serve_parse_option, "FILE\n--live [-p PID] [--user USER]", doc, &args))
 		return EXIT_USAGE;
-	ret = args.live ? open_live(&args, &path, &sv) : open_file(args.file, &sv);
+	ret = args.live ? served_open_live(&args, &path, &sv) : served_open_file(args.file, &sv);
 	if (ret == EXIT_OK) {
 		sv.signals = thread_stop_signals();
 		ret = sv.signals < 0 ? EXIT_RUN : open_server(&args, &sv);
 	}
 	if (ret == EXIT_OK)
-		ret = say_where(&args, &sv);
+		ret = served_print_url(&args, &sv);
 	if (ret == EXIT_OK)
-		ret = serve(&args, &sv);
+		ret = served_run(&args, &sv);
 	http_server_free(sv.server);
 	if (sv.signals >= 0)
 		close(sv.signals);

@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
-static void add_text(const char ***list, size_t *n, const char *text)
+static void list_add_text(const char ***list, size_t *n, const char *text)
 {
 	*list = xreallocarray(*list, *n + 1, sizeof(**list));
 	(*list)[(*n)++] = text;
@@ -61,7 +61,7 @@ static int parse_ring_size(const char *arg, uint64_t *ret)
 	return 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t target_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
 	int err = 0;
@@ -76,13 +76,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->all = true;
 		break;
 	case OPT_ENGINE:
-		add_text(&o->engines, &o->n_engines, arg);
+		list_add_text(&o->engines, &o->n_engines, arg);
 		break;
 	case 'u':
-		add_text(&o->uprobes, &o->n_uprobes, arg);
+		list_add_text(&o->uprobes, &o->n_uprobes, arg);
 		break;
 	case OPT_PY_STEP:
-		add_text(&o->py_steps, &o->n_py_steps, arg);
+		list_add_text(&o->py_steps, &o->n_py_steps, arg);
 		break;
 	case OPT_BUDGET:
 		err = parse_share(arg, &o->budget);
@@ -99,9 +99,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return err ? EINVAL : 0;
 }
 
-const struct argp target_argp = { options, parse_option, NULL, NULL, NULL, NULL, NULL };
+const struct argp target_argp = { options, target_parse_option, NULL, NULL, NULL, NULL, NULL };
 
-static bool is_number(const char *text)
+static bool text_is_number(const char *text)
 {
 	return *text && !text[strspn(text, "0123456789")];
 }
@@ -112,9 +112,9 @@ int target_take_arguments(struct record_options *o, char **args)
 	int err = 0;
 
 	o->command = args;
-	if (!o->n_pids || !args[0] || !is_number(args[0]))
+	if (!o->n_pids || !args[0] || !text_is_number(args[0]))
 		return 0;
-	for (; *args && is_number(*args) && !err; args++) {
+	for (; *args && text_is_number(*args) && !err; args++) {
 		err = parse_pid_list(*args, &o->pids, &o->n_pids);
 		if (err)
 			parse_refuse(PARSE_PID_LIST, "-p", *args, err);
@@ -146,7 +146,7 @@ int target_check(const struct record_options *o, const char *command)
 /* ---- --gpu ---- */
 
 /* Returns VALUE if the word is NAME=VALUE, else NULL. */
-static const char *value_of(const char *word, const char *name)
+static const char *word_get_value(const char *word, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -155,7 +155,7 @@ static const char *value_of(const char *word, const char *name)
 
 static int set_word(struct record_options *o, const char *word)
 {
-	const char *every = value_of(word, "every"), *wait = value_of(word, "wait");
+	const char *every = word_get_value(word, "every"), *wait = word_get_value(word, "wait");
 	uint64_t ns;
 
 	if (!strcmp(word, "attach")) {

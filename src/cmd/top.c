@@ -88,7 +88,7 @@ static int parse_count(const char *arg, uint32_t *ret)
 	return log_fail(-EINVAL, "-n: 0 updates show nothing; write 1 or more, or leave -n out");
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t top_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct top_args *a = state->input;
 	int err = 0;
@@ -132,7 +132,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 int cmd_top(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, {} };
-	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
+	static const struct argp argp = { options, top_parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct top_args a = {
 		.record = { .events = EVENTS_DEFAULT },

@@ -64,7 +64,7 @@ static int require_parse(struct validate_args *args, const char *list, struct ar
 	return 0;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t validate_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct validate_args *args = state->input;
 
@@ -86,7 +86,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void problem_print(void *ctx, const char *text)
+static void validate_print_problem(void *ctx, const char *text)
 {
 	log_error("%s: %s", (const char *)ctx, text);
 }
@@ -95,7 +95,7 @@ static void problem_print(void *ctx, const char *text)
 static bool file_validate(const struct validate_args *args, const char *path, FILE *out, int *profiles)
 {
 	struct json_source source;
-	struct check_report report = { .problem = problem_print };
+	struct check_report report = { .problem = validate_print_problem };
 	enum file_kind kind = FILE_OTHER;
 	char printable[256], buf[160];
 	const char *why = NULL;
@@ -138,7 +138,7 @@ int cmd_validate(int argc, char **argv)
 	int profiles = 0, ret = EXIT_OK;
 	FILE *out = stdout;
 
-	if (cmd_parse(argc, argv, options, parse_option, "FILE...", doc, &args)) {
+	if (cmd_parse(argc, argv, options, validate_parse_option, "FILE...", doc, &args)) {
 		ret = EXIT_USAGE;
 		goto out;
 	}
