@@ -96,13 +96,13 @@ int control_parse(const char *text, size_t len, struct json_object **ret_object,
 	return err;
 }
 
-static int fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
+static int control_fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
 {
 	return control_refuse(msg, err, "%s: %s", what, strerror(-err));
 }
 
 /* Halves the longest list of an answer that is too long for a message. Returns false if there is none. */
-static bool shorten(struct json_object *answer)
+static bool answer_shorten(struct json_object *answer)
 {
 	struct json_object *longest = NULL;
 	size_t n = 1;
@@ -142,7 +142,7 @@ static void send_text(int fd, const char *text, size_t len, int passed)
 		log_debug("a client of the control socket left: %s", strerror(-err));
 }
 
-static void send_answer(int fd, int err, struct json_object *reply, const char *msg, int passed)
+static void control_send_answer(int fd, int err, struct json_object *reply, const char *msg, int passed)
 {
 	static const char unfit[] = "{\"ok\":false,\"error\":\"the answer does not fit a message\"}";
 	struct json_object *answer = json_object_new_object();
@@ -160,7 +160,7 @@ static void send_answer(int fd, int err, struct json_object *reply, const char *
 		}
 	}
 	text = control_text(answer, &len);
-	while (len > CONTROL_REPLY_MAX && shorten(answer)) {
+	while (len > CONTROL_REPLY_MAX && answer_shorten(answer)) {
 		free(text);
 		text = control_text(answer, &len);
 	}
@@ -252,7 +252,7 @@ static void client_request(struct control *c, const char *text, size_t len)
 			place->fd = -1;
 	}
 	if (cl->fd >= 0) {
-		send_answer(cl->fd, err, reply, msg, rq.fd);
+		control_send_answer(cl->fd, err, reply, msg, rq.fd);
 		client_close(cl);
 	}
 	if (rq.fd >= 0)
@@ -269,13 +269,13 @@ static int may_control(int fd, char why[CONTROL_MSG_MAX])
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return fail(why, -errno, "cannot tell who is asking");
+		return control_fail(why, -errno, "cannot tell who is asking");
 	if (!peer.uid || peer.uid == geteuid())
 		return 0;
 	return control_refuse(why, -EACCES, "user %u may not control a recording of user %u", peer.uid, geteuid());
 }
 
-static void watch(struct control *c, int op, int fd, uint32_t events)
+static void control_watch_fd(struct control *c, int op, int fd, uint32_t events)
 {
 	struct epoll_event ev = { .events = events };
 
@@ -283,7 +283,7 @@ static void watch(struct control *c, int op, int fd, uint32_t events)
 }
 
 /* Returns whether there is a client whose request is to be read. */
-static bool next_client(struct control *c)
+static bool control_accept_client(struct control *c)
 {
 	int fd;
 
@@ -293,7 +293,7 @@ static bool next_client(struct control *c)
 			return false;
 		/* out of files or memory: clients in the queue would keep waking the poll for nothing */
 		c->paused_ns = clock_mono_ns() + NSEC_PER_SEC;
-		watch(c, EPOLL_CTL_MOD, c->fd, 0);
+		control_watch_fd(c, EPOLL_CTL_MOD, c->fd, 0);
 		return false;
 	}
 	c->asking = (struct client){ .fd = fd, .id = ++c->last_id };
@@ -302,7 +302,7 @@ static bool next_client(struct control *c)
 }
 
 /* Returns false if the request has not arrived yet. */
-static bool read_request(struct control *c)
+static bool control_read_request(struct control *c)
 {
 	char text[CONTROL_REQUEST_MAX + 1], why[CONTROL_MSG_MAX];
 	ssize_t n;
@@ -310,14 +310,14 @@ static bool read_request(struct control *c)
 	n = recv(c->asking.fd, text, sizeof(text), MSG_DONTWAIT);
 	/* only now: closing a socket with an unread request would discard the answer */
 	if (n > 0 && may_control(c->asking.fd, why)) {
-		send_answer(c->asking.fd, -EACCES, NULL, why, -1);
+		control_send_answer(c->asking.fd, -EACCES, NULL, why, -1);
 		client_close(&c->asking);
 	} else if (n > 0) {
 		client_request(c, text, (size_t)n);
 	} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		if (clock_mono_ns() < c->deadline_ns)
 			return false;
-		send_answer(c->asking.fd, -ETIMEDOUT, NULL, "no request came", -1);
+		control_send_answer(c->asking.fd, -ETIMEDOUT, NULL, "no request came", -1);
 		client_close(&c->asking);
 	} else {
 		client_close(&c->asking);
@@ -331,23 +331,23 @@ void control_serve(struct control *c)
 		return;
 	if (c->paused_ns && clock_mono_ns() >= c->paused_ns) {
 		c->paused_ns = 0;
-		watch(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
+		control_watch_fd(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
 	}
 	for (int i = 0; i < TURNS_MAX && !c->paused_ns; i++) {
 		bool known = c->asking.fd >= 0;
 
-		if (!known && !next_client(c))
+		if (!known && !control_accept_client(c))
 			return;
-		if (c->asking.fd >= 0 && !read_request(c)) {
+		if (c->asking.fd >= 0 && !control_read_request(c)) {
 			/* further clients wait for their turn */
 			if (!known) {
-				watch(c, EPOLL_CTL_MOD, c->fd, 0);
-				watch(c, EPOLL_CTL_ADD, c->asking.fd, EPOLLIN);
+				control_watch_fd(c, EPOLL_CTL_MOD, c->fd, 0);
+				control_watch_fd(c, EPOLL_CTL_ADD, c->asking.fd, EPOLLIN);
 			}
 			return;
 		}
 		if (known)
-			watch(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
+			control_watch_fd(c, EPOLL_CTL_MOD, c->fd, EPOLLIN);
 	}
 }
 
@@ -357,7 +357,7 @@ void control_done(struct control *c, uint64_t id, int err, struct json_object *r
 		struct client *cl = &c->waiting[i];
 
 		if (cl->fd >= 0 && cl->id == id) {
-			send_answer(cl->fd, err, reply, msg, -1);
+			control_send_answer(cl->fd, err, reply, msg, -1);
 			client_close(cl);
 			break;
 		}
@@ -385,20 +385,20 @@ static int control_directory(uid_t uid, char *buf, size_t size)
 	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_MSG_MAX])
+static int control_open_directory(const char *directory, int *ret_fd, char msg[CONTROL_MSG_MAX])
 {
 	struct stat st;
 	int fd, err = 0;
 
 	if (mkdir(directory, DIRECTORY_MODE) && errno != EEXIST)
-		return fail(msg, -errno, "cannot create the directory");
+		return control_fail(msg, -errno, "cannot create the directory");
 	fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return control_refuse(msg, -ENOTDIR, "not a directory (links are not followed); remove it");
 	if (fd < 0)
-		return fail(msg, -errno, "cannot open the directory");
+		return control_fail(msg, -errno, "cannot open the directory");
 	if (fstat(fd, &st))
-		err = fail(msg, -errno, "cannot look at the directory");
+		err = control_fail(msg, -errno, "cannot look at the directory");
 	else if (st.st_uid != geteuid())
 		err = control_refuse(msg, -EPERM, "the directory belongs to user %u", st.st_uid);
 	else if (st.st_mode & 022)
@@ -412,7 +412,7 @@ static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_M
 
 /* The address goes through the descriptor of the checked directory, which also allows long names
  * (sun_path has 108 bytes). */
-static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
+static void socket_address_in(int dir_fd, const char *name, struct sockaddr_un *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->sun_family = AF_UNIX;
@@ -420,7 +420,7 @@ static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
 }
 
 /* Whether it is a socket that nobody listens on any more. */
-static bool is_left_behind(int dir_fd, const char *name)
+static bool socket_is_left_behind(int dir_fd, const char *name)
 {
 	struct sockaddr_un sa;
 	struct stat st;
@@ -433,7 +433,7 @@ static bool is_left_behind(int dir_fd, const char *name)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	address_of(dir_fd, name, &sa);
+	socket_address_in(dir_fd, name, &sa);
 	/* EPROTOTYPE: of another version, which may be running */
 	dead = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) && errno == ECONNREFUSED;
 	close(fd);
@@ -441,7 +441,7 @@ static bool is_left_behind(int dir_fd, const char *name)
 }
 
 /* Returns the PID in the name; 0: the file is not one of ours. */
-static pid_t pid_of(const char *name)
+static pid_t socket_name_pid(const char *name)
 {
 	int pid = 0, end = 0;
 
@@ -467,18 +467,18 @@ static void remove_left_behind(int dir_fd)
 		return;
 	}
 	while ((d = readdir(dir))) {
-		pid_t pid = pid_of(d->d_name);
+		pid_t pid = socket_name_pid(d->d_name);
 
 		if (!pid || (pid != getpid() && (!kill(pid, 0) || errno != ESRCH)))
 			continue;
-		if (is_left_behind(dir_fd, d->d_name))
+		if (socket_is_left_behind(dir_fd, d->d_name))
 			unlinkat(dir_fd, d->d_name, 0);
 	}
 	closedir(dir);
 }
 
 /* The socket is bound under another name and renamed once it listens, so that whoever finds it can connect. */
-static int open_socket(struct control *c, char msg[CONTROL_MSG_MAX])
+static int control_open_socket(struct control *c, char msg[CONTROL_MSG_MAX])
 {
 	struct sockaddr_un sa;
 	char name[32], new_name[32];
@@ -488,18 +488,18 @@ static int open_socket(struct control *c, char msg[CONTROL_MSG_MAX])
 	snprintf(new_name, sizeof(new_name), ".%d.new", getpid());
 	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (c->fd < 0)
-		return fail(msg, -errno, "socket");
+		return control_fail(msg, -errno, "socket");
 	/* the file gets the mode of the socket, less the umask, so it never has any other
 	 * (net/unix/af_unix.c, unix_bind_bsd()) */
 	if (fchmod(c->fd, SOCKET_MODE))
-		return fail(msg, -errno, "fchmod");
-	address_of(c->dir_fd, new_name, &sa);
+		return control_fail(msg, -errno, "fchmod");
+	socket_address_in(c->dir_fd, new_name, &sa);
 	if (bind(c->fd, (struct sockaddr *)&sa, sizeof(sa)))
-		return fail(msg, -errno, "bind");
+		return control_fail(msg, -errno, "bind");
 	if (listen(c->fd, BACKLOG)) {
-		err = fail(msg, -errno, "listen");
+		err = control_fail(msg, -errno, "listen");
 	} else if (renameat2(c->dir_fd, new_name, c->dir_fd, name, RENAME_NOREPLACE)) {
-		err = fail(msg, errno == EEXIST ? -EADDRINUSE : -errno, name);
+		err = control_fail(msg, errno == EEXIST ? -EADDRINUSE : -errno, name);
 	} else {
 		memcpy(c->name, name, sizeof(name));
 		return 0;
@@ -528,21 +528,21 @@ int control_new(control_run_fn run, void *arg, const char *directory, struct con
 	if (err)
 		control_refuse(msg, err, "%s", strerror(-err));
 	else
-		err = open_directory(directory, &c->dir_fd, msg);
+		err = control_open_directory(directory, &c->dir_fd, msg);
 	if (!err) {
 		remove_left_behind(c->dir_fd);
-		err = open_socket(c, msg);
+		err = control_open_socket(c, msg);
 	}
 	if (!err) {
 		c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-		err = c->epoll_fd < 0 ? fail(msg, -errno, "epoll") : 0;
+		err = c->epoll_fd < 0 ? control_fail(msg, -errno, "epoll") : 0;
 	}
 	if (err) {
 		log_warn("no control socket in %s: %s; inftrace start, stop, dump and status do not reach this recording", directory, msg);
 		control_free(c);
 		return err;
 	}
-	watch(c, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	control_watch_fd(c, EPOLL_CTL_ADD, c->fd, EPOLLIN);
 	*ret_control = c;
 	return 0;
 }
@@ -556,7 +556,7 @@ static void client_end(struct client *cl)
 {
 	if (cl->fd < 0)
 		return;
-	send_answer(cl->fd, -ESRCH, NULL, "the recording has ended", -1);
+	control_send_answer(cl->fd, -ESRCH, NULL, "the recording has ended", -1);
 	client_close(cl);
 }
 
@@ -635,7 +635,7 @@ out:
 }
 
 /* Returns -EAGAIN if the message is not the answer yet. */
-static int take_message(struct ask *a, const char *text, size_t len)
+static int ask_take_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
 	int err = 0;
@@ -656,7 +656,7 @@ static int take_message(struct ask *a, const char *text, size_t len)
 	return err;
 }
 
-static int read_message(struct ask *a, int fd, char *buf)
+static int ask_read_message(struct ask *a, int fd, char *buf)
 {
 	int passed, flags, err = -EMSGSIZE;
 	ssize_t n = passing_receive(fd, buf, CONTROL_REPLY_MAX, &passed, 1, MSG_DONTWAIT, &flags);
@@ -664,7 +664,7 @@ static int read_message(struct ask *a, int fd, char *buf)
 	if (n <= 0)
 		err = n < 0 && n != -ECONNRESET ? (int)n : -ESRCH;
 	else if (!(flags & MSG_TRUNC))
-		err = take_message(a, buf, (size_t)n);
+		err = ask_take_message(a, buf, (size_t)n);
 	if (!err && !(flags & MSG_CTRUNC))
 		a->passed = passed;
 	else if (passed >= 0)
@@ -673,7 +673,7 @@ static int read_message(struct ask *a, int fd, char *buf)
 }
 
 /* Sets a->err, a->reply, a->passed and a->msg. */
-static void *ask(void *arg)
+static void *ask_one_peer(void *arg)
 {
 	struct ask *a = arg;
 	uint64_t until = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
@@ -689,7 +689,7 @@ static void *ask(void *arg)
 		uint64_t now = clock_mono_ns();
 		bool taken = a->taken;
 
-		err = poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? read_message(a, p.fd, buf) : -ETIMEDOUT;
+		err = poll(&p, 1, until > now ? (int)((until - now) / NSEC_PER_MSEC) + 1 : 0) ? ask_read_message(a, p.fd, buf) : -ETIMEDOUT;
 		if (a->taken && !taken)
 			until = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
 		if (err == -EAGAIN && n < MESSAGES_MAX)
@@ -722,9 +722,9 @@ static void ask_all(struct ask *asks, size_t n, enum control_command command, co
 	text = json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN);
 	for (size_t i = 0; i < n; i++) {
 		asks[i].request = text;
-		if (pthread_create(&asks[i].thread, NULL, ask, &asks[i])) {
+		if (pthread_create(&asks[i].thread, NULL, ask_one_peer, &asks[i])) {
 			asks[i].thread = pthread_self();
-			ask(&asks[i]);
+			ask_one_peer(&asks[i]);
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -798,7 +798,7 @@ struct peers {
 
 /* Reads only a directory of the user's own, since in any other somebody else decides what is
  * there. A directory that is missing or unreadable holds no recordings. */
-static void peers_in(struct peers *p, const char *directory, uid_t uid)
+static void peers_add_directory(struct peers *p, const char *directory, uid_t uid)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = NULL;
@@ -813,7 +813,7 @@ static void peers_in(struct peers *p, const char *directory, uid_t uid)
 		return;
 	}
 	while ((d = readdir(dir)) && p->n < PEERS_MAX) {
-		pid_t pid = *d->d_name >= '0' && *d->d_name <= '9' ? pid_of(d->d_name) : 0;
+		pid_t pid = *d->d_name >= '0' && *d->d_name <= '9' ? socket_name_pid(d->d_name) : 0;
 
 		if (pid)
 			*list_push(p->list, p->n, p->size) = (struct control_peer){ .pid = pid, .uid = uid, .path = xasprintf("%s/%s", directory, d->d_name) };
@@ -834,7 +834,7 @@ static void peers_of_service(struct peers *p, const struct control_where *where)
 	if (stat(CONTROL_SERVICE_RUNTIME, &st) || st.st_mode & 022)
 		return;
 	if (where->service || st.st_uid == where->uid)
-		peers_in(p, CONTROL_SERVICE_SOCKETS, st.st_uid);
+		peers_add_directory(p, CONTROL_SERVICE_SOCKETS, st.st_uid);
 }
 
 struct control_where control_where_own(void)
@@ -847,12 +847,12 @@ static void find_peers(const struct control_where *where, struct peers *p)
 	char usual[PATH_MAX] = "";
 
 	if (where->directory) {
-		peers_in(p, where->directory, where->uid);
+		peers_add_directory(p, where->directory, where->uid);
 		return;
 	}
 	/* where the name is too long, no recorder could have made a socket either */
 	if (!control_directory(where->uid, usual, sizeof(usual)))
-		peers_in(p, usual, where->uid);
+		peers_add_directory(p, usual, where->uid);
 	if (strcmp(usual, CONTROL_SERVICE_SOCKETS))
 		peers_of_service(p, where);
 }
@@ -887,7 +887,7 @@ static void ask_peers(struct peers *p)
 /* ---- choosing one ---- */
 
 /* Returns the length of an array in a recording's status; 0: there is none. */
-static size_t list_of(const struct control_peer *peer, const char *key, struct json_object **ret_list)
+static size_t peer_get_list(const struct control_peer *peer, const char *key, struct json_object **ret_list)
 {
 	if (!json_object_object_get_ex(peer->status, key, ret_list) ||
 		!json_object_is_type(*ret_list, json_type_array))
@@ -895,7 +895,7 @@ static size_t list_of(const struct control_peer *peer, const char *key, struct j
 	return json_object_array_length(*ret_list);
 }
 
-static bool records_all(const struct control_peer *peer)
+static bool peer_records_all(const struct control_peer *peer)
 {
 	struct json_object *all;
 
@@ -905,18 +905,18 @@ static bool records_all(const struct control_peer *peer)
 #define FITS_NOT 4
 
 /* How well it fits -p PID: the smaller, the better. */
-static int fit(const struct control_peer *peer, pid_t pid)
+static int peer_fit_pid(const struct control_peer *peer, pid_t pid)
 {
 	struct json_object *pids;
 
 	if (peer->pid == pid)
 		return 0;
-	for (size_t i = 0; i < list_of(peer, "targets", &pids); i++) {
+	for (size_t i = 0; i < peer_get_list(peer, "targets", &pids); i++) {
 		if (json_object_get_int64(json_object_array_get_idx(pids, i)) == pid)
 			return 1;
 	}
-	return records_all(peer) ? 2 : peer->status ? FITS_NOT
-						    : 3;
+	return peer_records_all(peer) ? 2 : peer->status ? FITS_NOT
+							 : 3;
 }
 
 /* Keeps only the recordings that fit best, if any fits. */
@@ -926,9 +926,9 @@ static void peers_keep(struct peers *p, pid_t pid)
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		best = fit(&p->list[i], pid) < best ? fit(&p->list[i], pid) : best;
+		best = peer_fit_pid(&p->list[i], pid) < best ? peer_fit_pid(&p->list[i], pid) : best;
 	for (size_t i = 0; i < p->n; i++) {
-		if (fit(&p->list[i], pid) == best)
+		if (peer_fit_pid(&p->list[i], pid) == best)
 			p->list[n++] = p->list[i];
 		else
 			control_peer_free(&p->list[i]);
@@ -936,7 +936,7 @@ static void peers_keep(struct peers *p, pid_t pid)
 	p->n = n;
 }
 
-static int by_pid(const void *a, const void *b)
+static int compare_peer_pids(const void *a, const void *b)
 {
 	const struct control_peer *x = a, *y = b;
 
@@ -953,7 +953,7 @@ void control_list(const struct control_where *where, pid_t pid, struct control_p
 	ask_peers(&p);
 	if (pid)
 		peers_keep(&p, pid);
-	list_sort(p.list, p.n, by_pid);
+	list_sort(p.list, p.n, compare_peer_pids);
 	*ret_peers = p.list;
 	*ret_n = p.n;
 }
@@ -962,24 +962,24 @@ void control_print_targets(FILE *out, const struct control_peer *peer)
 {
 	struct json_object *pids;
 	char comm[TASK_COMM_LEN], printable[64];
-	size_t n = list_of(peer, "targets", &pids);
+	size_t n = peer_get_list(peer, "targets", &pids);
 
-	if (records_all(peer))
+	if (peer_records_all(peer))
 		fputs("all processes", out);
 	else if (!n)
 		fputs("no process", out);
-	for (size_t i = 0; i < n && i < TARGETS_NAMED && !records_all(peer); i++) {
+	for (size_t i = 0; i < n && i < TARGETS_NAMED && !peer_records_all(peer); i++) {
 		pid_t pid = json_object_get_int(json_object_array_get_idx(pids, i));
 
 		fprintf(out, "%s%s (%d)", i ? ", " : "",
 			process_comm(pid, comm) ? "exited" : text_printable(printable, sizeof(printable), comm), pid);
 	}
-	if (n > TARGETS_NAMED && !records_all(peer))
+	if (n > TARGETS_NAMED && !peer_records_all(peer))
 		fprintf(out, " and %zu more", n - TARGETS_NAMED);
 }
 
 /* "  -p 4800: llama-server (4711) into /a.json, /b.pftrace" */
-static void describe(const struct control_peer *peer)
+static void peer_print(const struct control_peer *peer)
 {
 	struct json_object *files;
 	char *text = NULL;
@@ -992,7 +992,7 @@ static void describe(const struct control_peer *peer)
 		control_print_targets(out, peer);
 	else
 		fputs(peer->error, out);
-	for (size_t i = 0; i < list_of(peer, "outputs", &files); i++)
+	for (size_t i = 0; i < peer_get_list(peer, "outputs", &files); i++)
 		fprintf(out, "%s%s", i ? ", " : " into ", json_object_get_string(json_object_array_get_idx(files, i)) ?: "");
 	fclose(out);
 	log_error("  -p %d: %.500s", peer->pid, text);
@@ -1057,7 +1057,7 @@ int control_find(const struct control_where *where, pid_t pid, struct control_pe
 		else
 			log_error("%zu recordings are running; choose one:", n);
 		for (size_t i = 0; i < n; i++)
-			describe(&peers[i]);
+			peer_print(&peers[i]);
 		err = -ENOTUNIQ;
 	} else if (!peers[0].status) {
 		log_error("%s", peers[0].error);

@@ -182,7 +182,7 @@ static int http_range(const char *range, uint64_t size, uint64_t *ret_first, uin
 
 /* ---- one answer ---- */
 
-static const char *text_of(int status)
+static const char *http_status_text(int status)
 {
 	switch (status) {
 	case 204:
@@ -272,7 +272,7 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
 }
 
 /* Finds what to send: the whole file, a part of it, or the page. Sets the status. */
-static void find_served(const struct http_server *s, const struct http_request *rq, struct answer *a, const char **ret_type)
+static void answer_find_content(const struct http_server *s, const struct http_request *rq, struct answer *a, const char **ret_type)
 {
 	size_t len = 0;
 	struct stat st;
@@ -290,7 +290,7 @@ static void find_served(const struct http_server *s, const struct http_request *
 		a->status = http_range(rq->range, a->size, &a->first, &a->end);
 }
 
-static ssize_t read_served(void *arg, uint64_t at, char *buf, size_t max)
+static ssize_t answer_read_file(void *arg, uint64_t at, char *buf, size_t max)
 {
 	const struct answer *a = arg;
 	ssize_t n = pread(a->fd, buf, max, (off_t)(a->first + at));
@@ -302,18 +302,18 @@ static ssize_t read_served(void *arg, uint64_t at, char *buf, size_t max)
 
 static struct MHD_Response *new_response(struct answer *a)
 {
-	const char *text = text_of(a->status);
+	const char *text = http_status_text(a->status);
 
 	if (a->status != 200 && a->status != 206)
 		return MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
 	if (a->text)
 		return MHD_create_response_from_buffer(a->size, a->text, MHD_RESPMEM_MUST_FREE);
-	return MHD_create_response_from_callback(a->end - a->first, BLOCK, read_served, a, NULL);
+	return MHD_create_response_from_callback(a->end - a->first, BLOCK, answer_read_file, a, NULL);
 }
 
 /* ---- callbacks of the library ---- */
 
-static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char *target, const char *method,
+static enum MHD_Result http_answer_request(void *arg, struct MHD_Connection *mhd, const char *target, const char *method,
 	const char *version, const char *body, size_t *body_len, void **called)
 {
 	struct http_server *s = arg;
@@ -334,7 +334,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char 
 		return MHD_YES;
 	}
 	MHD_get_connection_values(mhd, MHD_HEADER_KIND, take_header, &rq);
-	find_served(s, &rq, a, &type);
+	answer_find_content(s, &rq, a, &type);
 	snprintf(a->method, sizeof(a->method), "%s", method);
 	snprintf(a->target, sizeof(a->target), "%s", target);
 	r = new_response(a);
@@ -412,7 +412,7 @@ int http_server_poll(struct http_server *s, struct pollfd *fds, nfds_t n, int64_
 
 /* ---- start and end ---- */
 
-static int listen_at(const struct sockaddr *addr, socklen_t len, struct http_server *s, int *ret_fd)
+static int http_listen(const struct sockaddr *addr, socklen_t len, struct http_server *s, int *ret_fd)
 {
 	struct sockaddr_storage bound = { 0 };
 	int on = 1, buffer = SEND_BUFFER, err = 0;
@@ -446,10 +446,10 @@ static int server_new(struct http_server with, const char *name, const struct so
 	*s = with;
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	signal(SIGPIPE, SIG_IGN);
-	err = listen_at(addr, len, s, &fd);
+	err = http_listen(addr, len, s, &fd);
 	/* not MHD_USE_EPOLL: edge-triggered, 0.9.75 misses the end of a connection that comes with its last bytes */
 	if (!err)
-		s->mhd = MHD_start_daemon(MHD_NO_FLAG, 0, NULL, NULL, answer, s, MHD_OPTION_LISTEN_SOCKET, fd,
+		s->mhd = MHD_start_daemon(MHD_NO_FLAG, 0, NULL, NULL, http_answer_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
 			MHD_OPTION_CONNECTION_LIMIT, (unsigned int)HTTP_CONNS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
 			(unsigned int)HTTP_HEAD_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MEMORY,
 			MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, request_ended, s,

@@ -20,7 +20,7 @@
 #define TRIES_MAX 8  /* in case somebody keeps creating and removing the file */
 #define CREATE_MODE 0600
 
-static int fail(char why[OUTFILE_WHY_MAX], int err, const char *what)
+static int outfile_fail(char why[OUTFILE_WHY_MAX], int err, const char *what)
 {
 	snprintf(why, OUTFILE_WHY_MAX, "%s", what ? what : strerror(-err));
 	return err;
@@ -38,14 +38,14 @@ static bool is_trusted_group(gid_t gid)
 	return !gid || gid == getegid() || (!geteuid() && gid == user_calling_group());
 }
 
-static bool others_write(const struct stat *dir)
+static bool others_can_write(const struct stat *dir)
 {
 	return !is_trusted(dir->st_uid) || dir->st_mode & S_IWOTH ||
 	       (dir->st_mode & S_IWGRP && !is_trusted_group(dir->st_gid));
 }
 
 /* Gives a new file or directory to the user who called sudo. */
-static void give(int fd)
+static void give_to_caller(int fd)
 {
 	uid_t uid = user_calling();
 
@@ -68,7 +68,7 @@ struct walk {
 static int walk_to(struct walk *w, int dir)
 {
 	if (dir < 0)
-		return fail(w->why, -errno, NULL);
+		return outfile_fail(w->why, -errno, NULL);
 	if (w->dir >= 0)
 		close(w->dir);
 	w->dir = dir;
@@ -104,22 +104,22 @@ static int walk_link(struct walk *w, int link, const struct stat *st, const char
 		return -ELOOP;
 	}
 	if (++w->links > LINKS_MAX)
-		return fail(w->why, -ELOOP, NULL);
+		return outfile_fail(w->why, -ELOOP, NULL);
 	/* links in /proc are more than their text */
 	if (!fstatfs(link, &fs) && fs.f_type == PROC_SUPER_MAGIC)
 		return walk_to(w, openat(w->dir, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	n = readlinkat(link, "", target, sizeof(target) - 1);
 	if (n < 0)
-		return fail(w->why, -errno, NULL);
+		return outfile_fail(w->why, -errno, NULL);
 	target[n] = 0;
 	/* the rest is empty or begins with a slash */
 	if (snprintf(rest, sizeof(rest), "%s%s", target, w->rest) >= (int)sizeof(rest))
-		return fail(w->why, -ENAMETOOLONG, NULL);
+		return outfile_fail(w->why, -ENAMETOOLONG, NULL);
 	memcpy(w->rest, rest, sizeof(rest));
 	return *target == '/' ? walk_to(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
 }
 
-static int make_one(struct walk *w, const char *part)
+static int walk_make_part(struct walk *w, const char *part)
 {
 	struct stat st, parent;
 	int fd;
@@ -129,8 +129,8 @@ static int make_one(struct walk *w, const char *part)
 	fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	/* where others can write, it may be a different directory by now */
 	if (fd >= 0 && !fstat(fd, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-		!fstat(w->dir, &parent) && !others_write(&parent))
-		give(fd);
+		!fstat(w->dir, &parent) && !others_can_write(&parent))
+		give_to_caller(fd);
 	return fd;
 }
 
@@ -140,13 +140,13 @@ static int walk_step(struct walk *w, const char *part)
 	struct stat st;
 
 	if (fd < 0 && errno == ENOENT && w->create)
-		fd = make_one(w, part);
+		fd = walk_make_part(w, part);
 	if (fd < 0 || fstat(fd, &st)) {
-		err = fail(w->why, -errno, NULL);
+		err = outfile_fail(w->why, -errno, NULL);
 	} else if (S_ISLNK(st.st_mode)) {
 		err = walk_link(w, fd, &st, part);
 	} else if (!S_ISDIR(st.st_mode)) {
-		err = fail(w->why, -ENOTDIR, NULL);
+		err = outfile_fail(w->why, -ENOTDIR, NULL);
 	} else {
 		return walk_to(w, fd);
 	}
@@ -165,7 +165,7 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 	if (fd < 0)
 		return false;
 	follow = !fstat(fd, &st) && S_ISLNK(st.st_mode) && is_trusted(st.st_uid) &&
-		 !fstat(w->dir, &parent) && !others_write(&parent);
+		 !fstat(w->dir, &parent) && !others_can_write(&parent);
 	if (follow)
 		*reterr = walk_link(w, fd, &st, last);
 	close(fd);
@@ -173,7 +173,7 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 }
 
 /* Opens a directory; with `last` the directory of a file, whose last part is stored there. Returns an O_PATH descriptor. */
-static int open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
+static int outfile_open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
 	char part[NAME_MAX + 1];
 	struct walk w = { .dir = -1, .create = create, .why = why };
@@ -181,9 +181,9 @@ static int open_directory(const char *name, bool create, char *last, char why[OU
 	int err;
 
 	if (!*name)
-		return fail(why, -ENOENT, "the name is empty");
+		return outfile_fail(why, -ENOENT, "the name is empty");
 	if (snprintf(w.rest, sizeof(w.rest), "%s", name) >= (int)sizeof(w.rest))
-		return fail(why, -ENAMETOOLONG, NULL);
+		return outfile_fail(why, -ENAMETOOLONG, NULL);
 	err = walk_to(&w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
 	while (!err && !(last && is_last) && walk_part(&w, part, &is_last)) {
 		if (!last || !is_last)
@@ -194,9 +194,9 @@ static int open_directory(const char *name, bool create, char *last, char why[OU
 			strcpy(last, part);
 	}
 	if (!err && !(last && is_last) && strlen(w.rest) > NAME_MAX)
-		err = fail(why, -ENAMETOOLONG, NULL);
+		err = outfile_fail(why, -ENAMETOOLONG, NULL);
 	else if (!err && last && !is_last)
-		err = fail(why, -EISDIR, NULL);
+		err = outfile_fail(why, -EISDIR, NULL);
 	if (!err)
 		return w.dir;
 	if (w.dir >= 0)
@@ -206,13 +206,13 @@ static int open_directory(const char *name, bool create, char *last, char why[OU
 
 int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX])
 {
-	int dir = open_directory(name, true, NULL, why);
+	int dir = outfile_open_directory(name, true, NULL, why);
 
 	if (dir < 0)
 		return dir;
 	/* not on the descriptor: glibc's faccessat() cannot handle O_PATH ones */
 	close(dir);
-	return access(name, W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
+	return access(name, W_OK | X_OK) ? outfile_fail(why, -errno, NULL) : 0;
 }
 
 /* ---- the file ---- */
@@ -234,22 +234,22 @@ static int check_existing(int dir, int fd, char why[OUTFILE_WHY_MAX])
 	struct stat st, parent;
 
 	if (fstat(fd, &st) || fstat(dir, &parent))
-		return fail(why, -errno, NULL);
+		return outfile_fail(why, -errno, NULL);
 	if (S_ISDIR(st.st_mode))
-		return fail(why, -EISDIR, "it is a directory, give a file");
+		return outfile_fail(why, -EISDIR, "it is a directory, give a file");
 	if (S_ISLNK(st.st_mode))
-		return fail(why, -ELOOP,
+		return outfile_fail(why, -ELOOP,
 			"it is a symbolic link where others can write, which is not followed; give the name of the file");
 	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
-		return fail(why, -EINVAL, "it is neither a file nor a pipe");
-	if (others_write(&parent) && !is_trusted(st.st_uid)) {
+		return outfile_fail(why, -EINVAL, "it is neither a file nor a pipe");
+	if (others_can_write(&parent) && !is_trusted(st.st_uid)) {
 		snprintf(why, OUTFILE_WHY_MAX,
 			"it belongs to user %u, in a directory where others can write; remove it, or give another name",
 			st.st_uid);
 		return -EPERM;
 	}
-	if (others_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
-		return fail(why, -EPERM,
+	if (others_can_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
+		return outfile_fail(why, -EPERM,
 			"it has another hard link, and others can write to its directory; give another name");
 	return 0;
 }
@@ -264,25 +264,25 @@ static int open_found(int fd, int flags)
 }
 
 /* -EAGAIN: it appeared or vanished meanwhile. */
-static int open_once(int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
+static int try_open(int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
 {
 	int found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd, err;
 
 	if (found < 0 && errno != ENOENT)
-		return fail(why, -errno, NULL);
+		return outfile_fail(why, -errno, NULL);
 	if (found < 0) {
 		fd = openat(dir, last,
 			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, CREATE_MODE);
 		if (fd < 0)
-			return errno == EEXIST ? -EAGAIN : fail(why, -errno, NULL);
-		give(fd);
+			return errno == EEXIST ? -EAGAIN : outfile_fail(why, -errno, NULL);
+		give_to_caller(fd);
 		*ret_created = true;
 		return fd;
 	}
-	err = flags & O_EXCL ? fail(why, -EEXIST, NULL) : check_existing(dir, found, why);
+	err = flags & O_EXCL ? outfile_fail(why, -EEXIST, NULL) : check_existing(dir, found, why);
 	fd = err ? -1 : open_found(found, O_WRONLY | flags);
 	if (!err && fd < 0)
-		err = fail(why, -errno, errno == ENXIO ? "nobody reads it" : NULL);
+		err = outfile_fail(why, -errno, errno == ENXIO ? "nobody reads it" : NULL);
 	close(found);
 	if (err)
 		return err;
@@ -298,15 +298,15 @@ int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFIL
 	*ret_created = false;
 	if (is_own_descriptor(name)) {
 		fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-		return fd < 0 ? fail(why, -errno, NULL) : fd;
+		return fd < 0 ? outfile_fail(why, -errno, NULL) : fd;
 	}
-	dir = open_directory(name, false, last, why);
+	dir = outfile_open_directory(name, false, last, why);
 	if (dir < 0)
 		return dir;
 	for (int i = 0; i < TRIES_MAX && fd == -EAGAIN; i++)
-		fd = open_once(dir, last, flags, ret_created, why);
+		fd = try_open(dir, last, flags, ret_created, why);
 	close(dir);
-	return fd == -EAGAIN ? fail(why, fd, "it keeps appearing and disappearing") : fd;
+	return fd == -EAGAIN ? outfile_fail(why, fd, "it keeps appearing and disappearing") : fd;
 }
 
 bool outfile_is_input(const struct stat *out, const char *input)
@@ -329,7 +329,7 @@ int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX])
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !ftruncate(fd, 0))
 		out = fdopen(fd, "w");
 	if (!out) {
-		err = fail(why, -errno, NULL);
+		err = outfile_fail(why, -errno, NULL);
 		close(fd);
 		return err;
 	}
@@ -344,7 +344,7 @@ int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX])
 
 	if (is_own_descriptor(name))
 		return 0;
-	dir = open_directory(name, true, last, why);
+	dir = outfile_open_directory(name, true, last, why);
 	if (dir < 0)
 		return dir;
 	close(dir);
@@ -357,18 +357,18 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 	int dir, found, err = 0;
 
 	if (is_own_descriptor(name))
-		return access(name, W_OK) ? fail(why, -errno, NULL) : 0;
-	dir = open_directory(name, false, last, why);
+		return access(name, W_OK) ? outfile_fail(why, -errno, NULL) : 0;
+	dir = outfile_open_directory(name, false, last, why);
 	if (dir < 0)
 		return dir;
 	found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (found < 0 && errno != ENOENT)
-		err = fail(why, -errno, NULL);
+		err = outfile_fail(why, -errno, NULL);
 	else if (found >= 0)
 		err = check_existing(dir, found, why);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", found >= 0 ? found : dir);
 	if (!err && access(path, found >= 0 ? W_OK : W_OK | X_OK))
-		err = fail(why, -errno, NULL);
+		err = outfile_fail(why, -errno, NULL);
 	if (found >= 0)
 		close(found);
 	close(dir);
@@ -376,21 +376,21 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 }
 
 /* Whether the nearest existing directory of the path can be written to. */
-static int check_path(const char *name, size_t len, char why[OUTFILE_WHY_MAX])
+static int check_nearest_directory(const char *name, size_t len, char why[OUTFILE_WHY_MAX])
 {
 	char path[PATH_MAX];
 	struct stat st;
 	char *slash;
 
 	if (len >= sizeof(path))
-		return fail(why, -ENAMETOOLONG, NULL);
+		return outfile_fail(why, -ENAMETOOLONG, NULL);
 	memcpy(path, name, len);
 	while (len > 1 && path[len - 1] == '/')
 		len--;
 	path[len] = 0;
 	while (stat(*path ? path : ".", &st)) {
 		if (errno != ENOENT)
-			return fail(why, -errno, NULL);
+			return outfile_fail(why, -errno, NULL);
 		slash = strrchr(path, '/');
 		if (!slash)
 			path[0] = 0;
@@ -398,20 +398,20 @@ static int check_path(const char *name, size_t len, char why[OUTFILE_WHY_MAX])
 			slash[slash == path] = 0;
 	}
 	if (!S_ISDIR(st.st_mode))
-		return fail(why, -ENOTDIR, NULL);
-	return access(*path ? path : ".", W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
+		return outfile_fail(why, -ENOTDIR, NULL);
+	return access(*path ? path : ".", W_OK | X_OK) ? outfile_fail(why, -errno, NULL) : 0;
 }
 
 int outfile_check_directory(const char *name, char why[OUTFILE_WHY_MAX])
 {
-	return check_path(name, strlen(name), why);
+	return check_nearest_directory(name, strlen(name), why);
 }
 
 int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX])
 {
 	const char *slash = strrchr(name, '/');
 
-	return slash ? check_path(name, (size_t)(slash - name) + 1, why) : 0;
+	return slash ? check_nearest_directory(name, (size_t)(slash - name) + 1, why) : 0;
 }
 
 /* ---- names ---- */
@@ -419,7 +419,7 @@ int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX])
 int outfile_unlink(const char *name)
 {
 	char last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
-	int dir = open_directory(name, false, last, why), err;
+	int dir = outfile_open_directory(name, false, last, why), err;
 
 	if (dir < 0)
 		return dir;
@@ -443,11 +443,11 @@ static int rename_at(int from_dir, const char *from, int to_dir, const char *to)
 int outfile_rename(const char *from, const char *to)
 {
 	char from_last[NAME_MAX + 1], to_last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
-	int from_dir = open_directory(from, false, from_last, why), to_dir, err;
+	int from_dir = outfile_open_directory(from, false, from_last, why), to_dir, err;
 
 	if (from_dir < 0)
 		return from_dir;
-	to_dir = open_directory(to, false, to_last, why);
+	to_dir = outfile_open_directory(to, false, to_last, why);
 	err = to_dir < 0 ? to_dir : rename_at(from_dir, from_last, to_dir, to_last);
 	if (to_dir >= 0)
 		close(to_dir);

@@ -103,7 +103,7 @@ struct writer {
 	char spill[ROOM_MIN]; /* for events that are dropped */
 };
 
-static struct timespec in_ms(unsigned int ms)
+static struct timespec deadline_in_ms(unsigned int ms)
 {
 	struct timespec ts;
 
@@ -242,7 +242,7 @@ static unsigned char *put_header(unsigned char *p, size_t pad)
  * another one, or if there are no events, it is padded to the end of the page. Returns false and
  * appends nothing when the events need more room.
  */
-static bool add_member(struct gzip *g, const char *text, size_t len, size_t room)
+static bool gzip_add_member(struct gzip *g, const char *text, size_t len, size_t room)
 {
 	unsigned char *start = g->members + g->used, *p;
 	size_t n, rest;
@@ -272,12 +272,12 @@ static size_t fill_page(struct gzip *g, const char *text, size_t left)
 	size_t gap = PAGE_BYTES - (g->offset + g->used) % PAGE_BYTES;
 	size_t len = framing_within(g->mode, text, left, gap * g->ratio / RATIO_ONE), shorter;
 
-	while (!add_member(g, text, len, gap)) {
+	while (!gzip_add_member(g, text, len, gap)) {
 		shorter = framing_within(g->mode, text, len, len - len / 4);
 		if (shorter < len) {
 			len = shorter;
 		} else if (gap < PAGE_BYTES) {
-			add_member(g, text, 0, gap);
+			gzip_add_member(g, text, 0, gap);
 			return 0;
 		} else {
 			gap = LARGE_BYTES; /* one event that is larger than a page and does not compress */
@@ -311,7 +311,7 @@ static size_t gzip_pack(struct gzip *g, uint64_t offset, const char *text, size_
 /* ---- the thread: writes ---- */
 
 /* A write that failed half-way left a torn event: cuts the file off before it. */
-static void cut_torn(struct writer *w, const char *data, size_t len, size_t done)
+static void writer_cut_torn(struct writer *w, const char *data, size_t len, size_t done)
 {
 	/* not w->offset: others may append to the file, too */
 	off_t end = lseek(w->fd, 0, SEEK_CUR);
@@ -344,7 +344,7 @@ static int wait_writable(struct writer *w)
 	return w->give_up ? -ETIMEDOUT : 0;
 }
 
-static int write_all(struct writer *w, const char *data, size_t len)
+static int writer_write_all(struct writer *w, const char *data, size_t len)
 {
 	size_t done = 0;
 	int err = 0;
@@ -370,7 +370,7 @@ static int write_all(struct writer *w, const char *data, size_t len)
 		atomic_store_explicit(&w->progress_ns, clock_mono_ns(), memory_order_relaxed);
 	}
 	if (err) {
-		cut_torn(w, data, len, done);
+		writer_cut_torn(w, data, len, done);
 		atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
 	}
 	return err;
@@ -384,7 +384,7 @@ static int write_members(struct writer *w, const char *data, size_t len)
 
 	while (done < len && !err) {
 		done += gzip_pack(w->gzip, w->offset, data + done, len - done, &members, &n);
-		err = write_all(w, members, n);
+		err = writer_write_all(w, members, n);
 	}
 	return err;
 }
@@ -436,7 +436,7 @@ static int write_tail(struct writer *w)
 	if (!len)
 		return 0;
 	lseek(w->fd, (off_t)offset, SEEK_SET); /* a torn event may have been cut off */
-	err = w->gzip ? write_members(w, tail, len) : write_all(w, tail, len);
+	err = w->gzip ? write_members(w, tail, len) : writer_write_all(w, tail, len);
 	lseek(w->fd, (off_t)offset, SEEK_SET);
 	w->offset = offset;
 	atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
@@ -444,7 +444,7 @@ static int write_tail(struct writer *w)
 }
 
 /* After an error everything else is discarded. */
-static void write_ready(struct writer *w, const char *data, size_t len)
+static void writer_write_block(struct writer *w, const char *data, size_t len)
 {
 	int err;
 
@@ -455,7 +455,7 @@ static void write_ready(struct writer *w, const char *data, size_t len)
 	if (w->error)
 		return;
 	atomic_store_explicit(&w->progress_ns, clock_mono_ns(), memory_order_relaxed);
-	err = w->gzip ? write_members(w, data, len) : write_all(w, data, len);
+	err = w->gzip ? write_members(w, data, len) : writer_write_all(w, data, len);
 	err = write_tail(w) ?: err;
 	if (err)
 		w->error = err;
@@ -487,7 +487,7 @@ static void put_block(struct writer *w, struct block *b)
 
 static void wait_for_more(struct writer *w)
 {
-	struct timespec until = in_ms(IDLE_MS);
+	struct timespec until = deadline_in_ms(IDLE_MS);
 
 	pthread_cond_signal(&w->all);
 	w->waiting = true;
@@ -529,7 +529,7 @@ static void *write_blocks(void *arg)
 
 		if (len) {
 			pthread_mutex_unlock(&w->lock);
-			write_ready(w, b->data + b->done, len);
+			writer_write_block(w, b->data + b->done, len);
 			pthread_mutex_lock(&w->lock);
 			b->done += len;
 			atomic_fetch_add_explicit(&w->written, len, memory_order_release);
@@ -575,7 +575,7 @@ static struct block *new_block(struct writer *w, size_t size)
 }
 
 /* Call with the lock. */
-static void hand_over(struct writer *w)
+static void writer_hand_over(struct writer *w)
 {
 	int err;
 
@@ -594,7 +594,7 @@ static void hand_over(struct writer *w)
 }
 
 /* Makes room for `size` bytes at w->pos. Returns false when there is none. */
-static bool make_room(struct writer *w, size_t size)
+static bool writer_make_room(struct writer *w, size_t size)
 {
 	struct block *b = w->cur, *next = NULL;
 	bool room;
@@ -608,7 +608,7 @@ static bool make_room(struct writer *w, size_t size)
 	w->end = b->data + b->size;
 	room = (size_t)(w->end - w->pos) >= size;
 	if (!room) {
-		hand_over(w);
+		writer_hand_over(w);
 		next = new_block(w, size);
 	}
 	if (next) {
@@ -623,7 +623,7 @@ static bool make_room(struct writer *w, size_t size)
 
 char *writer_reserve(struct writer *w)
 {
-	if (w->end - w->pos >= ROOM_MIN || make_room(w, ROOM_MIN))
+	if (w->end - w->pos >= ROOM_MIN || writer_make_room(w, ROOM_MIN))
 		w->reserved = w->pos;
 	else
 		w->reserved = w->spill;
@@ -651,7 +651,7 @@ bool writer_commit(struct writer *w, const char *end)
 
 void writer_append(struct writer *w, const char *data, size_t len)
 {
-	if ((size_t)(w->end - w->pos) < len && !make_room(w, len)) {
+	if ((size_t)(w->end - w->pos) < len && !writer_make_room(w, len)) {
 		w->dropped++;
 		return;
 	}
@@ -662,7 +662,7 @@ void writer_append(struct writer *w, const char *data, size_t len)
 
 /* ---- the caller: errors ---- */
 
-static int first_error(struct writer *w)
+static int writer_report_error(struct writer *w)
 {
 	const char *valid = w->regular && !w->start && !w->bytes ? "nothing was written to it" : "the file is valid up to here";
 	int err = w->error;
@@ -686,16 +686,16 @@ static int first_error(struct writer *w)
 int writer_flush(struct writer *w)
 {
 	pthread_mutex_lock(&w->lock);
-	hand_over(w);
+	writer_hand_over(w);
 	pthread_mutex_unlock(&w->lock);
-	w->end = w->pos; /* see make_room() */
-	return first_error(w);
+	w->end = w->pos; /* see writer_make_room() */
+	return writer_report_error(w);
 }
 
 /* ---- the caller: the end ---- */
 
 /* The signals that end a recording are read elsewhere: this leaves them pending. */
-static bool is_interrupted(void)
+static bool end_signal_is_pending(void)
 {
 	sigset_t set;
 
@@ -704,7 +704,7 @@ static bool is_interrupted(void)
 		       sigismember(&set, SIGHUP) == 1);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t latest_time(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -717,7 +717,7 @@ static bool wait_written(struct writer *w)
 
 	pthread_mutex_lock(&w->lock);
 	while (!late) {
-		struct timespec until = in_ms(LOOK_MS);
+		struct timespec until = deadline_in_ms(LOOK_MS);
 		uint64_t now, since, wait_ns = STALLED_MS * NSEC_PER_MSEC;
 
 		done = w->written == w->committed || !w->started;
@@ -726,14 +726,14 @@ static bool wait_written(struct writer *w)
 		pthread_cond_timedwait(&w->all, &w->lock, &until);
 		now = clock_mono_ns();
 		/* the thread may not have had a CPU since they were handed over */
-		since = later(w->progress_ns, w->handed_ns);
-		if (!interrupted && is_interrupted())
+		since = latest_time(w->progress_ns, w->handed_ns);
+		if (!interrupted && end_signal_is_pending())
 			interrupted = now;
 		if (interrupted)
-			late = now - later(since, interrupted) >= LAST_CHANCE_MS * NSEC_PER_MSEC;
+			late = now - latest_time(since, interrupted) >= LAST_CHANCE_MS * NSEC_PER_MSEC;
 		else if (!w->regular) /* a disk may take its time */
 			late = now >=
-			       later(since + wait_ns, began + LAST_CHANCE_MS * NSEC_PER_MSEC);
+			       latest_time(since + wait_ns, began + LAST_CHANCE_MS * NSEC_PER_MSEC);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return done;
@@ -748,7 +748,7 @@ int writer_sync(struct writer *w)
 		if (!wait_written(w) && !w->error)
 			w->error = -ETIMEDOUT;
 	}
-	return first_error(w);
+	return writer_report_error(w);
 }
 
 int writer_close(struct writer *w)

@@ -71,7 +71,7 @@ void zip_writer_free(struct zip_writer *zip)
 	free(zip);
 }
 
-static int put_at(struct zip_writer *zip, uint64_t at, const void *bytes, size_t len, char why[ZIP_WHY_MAX])
+static int zip_write_at(struct zip_writer *zip, uint64_t at, const void *bytes, size_t len, char why[ZIP_WHY_MAX])
 {
 	const char *p = bytes;
 	ssize_t n;
@@ -91,9 +91,9 @@ static int put_at(struct zip_writer *zip, uint64_t at, const void *bytes, size_t
 	return 0;
 }
 
-static int put(struct zip_writer *zip, const void *bytes, size_t len, char why[ZIP_WHY_MAX])
+static int zip_append(struct zip_writer *zip, const void *bytes, size_t len, char why[ZIP_WHY_MAX])
 {
-	int err = put_at(zip, zip->at, bytes, len, why);
+	int err = zip_write_at(zip, zip->at, bytes, len, why);
 
 	if (!err)
 		zip->at += len;
@@ -124,7 +124,7 @@ static uint8_t *put_common(uint8_t *p, const struct member *m)
 }
 
 /* Leaves room for the header, which is written once the sizes are known. */
-static int begin(struct zip_writer *zip, const char *name, time_t when, struct member **ret, char why[ZIP_WHY_MAX])
+static int zip_begin_member(struct zip_writer *zip, const char *name, time_t when, struct member **ret, char why[ZIP_WHY_MAX])
 {
 	if (zip->n == ZIP_MEMBERS_MAX)
 		return fail(why, -E2BIG, "more than %d files", ZIP_MEMBERS_MAX);
@@ -136,7 +136,7 @@ static int begin(struct zip_writer *zip, const char *name, time_t when, struct m
 	return 0;
 }
 
-static int end(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
+static int zip_end_member(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
 {
 	uint8_t head[ZIP_LOCAL_BYTES], *p;
 
@@ -145,22 +145,22 @@ static int end(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
 	m->packed = zip->at - m->at - ZIP_LOCAL_BYTES - strlen(m->name);
 	p = put_common(zip_put(head, ZIP_LOCAL, 4), m);
 	zip_put(p, 0, 2); /* no extra field */
-	return put_at(zip, m->at, head, sizeof(head), why) ?: put_at(zip, m->at + ZIP_LOCAL_BYTES, m->name, strlen(m->name), why);
+	return zip_write_at(zip, m->at, head, sizeof(head), why) ?: zip_write_at(zip, m->at + ZIP_LOCAL_BYTES, m->name, strlen(m->name), why);
 }
 
 int zip_writer_text(struct zip_writer *zip, const char *name, const char *text, size_t len, time_t when, char why[ZIP_WHY_MAX])
 {
 	struct member *m;
-	int err = begin(zip, name, when, &m, why);
+	int err = zip_begin_member(zip, name, when, &m, why);
 
 	if (err)
 		return err;
 	m->size = len;
 	m->crc = (uint32_t)crc32_z(m->crc, (const uint8_t *)text, len);
-	return put(zip, text, len, why) ?: end(zip, m, why);
+	return zip_append(zip, text, len, why) ?: zip_end_member(zip, m, why);
 }
 
-static ssize_t read_in(struct zip_writer *zip, struct member *m, int from, char why[ZIP_WHY_MAX])
+static ssize_t zip_read_input(struct zip_writer *zip, struct member *m, int from, char why[ZIP_WHY_MAX])
 {
 	ssize_t n;
 
@@ -175,20 +175,20 @@ static ssize_t read_in(struct zip_writer *zip, struct member *m, int from, char 
 }
 
 /* n: bytes read into zip->in so far. */
-static int store(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
+static int zip_store_member(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
 {
 	int err = 0;
 
 	m->method = ZIP_STORED;
 	while (!err && n > 0) {
-		err = put(zip, zip->in, (size_t)n, why);
+		err = zip_append(zip, zip->in, (size_t)n, why);
 		if (!err)
-			n = read_in(zip, m, from, why);
+			n = zip_read_input(zip, m, from, why);
 	}
 	return err ? err : (int)n;
 }
 
-static int deflate_in(struct zip_writer *zip, z_stream *z, int flush, char why[ZIP_WHY_MAX])
+static int zip_deflate_input(struct zip_writer *zip, z_stream *z, int flush, char why[ZIP_WHY_MAX])
 {
 	int err = 0;
 
@@ -196,12 +196,12 @@ static int deflate_in(struct zip_writer *zip, z_stream *z, int flush, char why[Z
 		z->next_out = zip->out;
 		z->avail_out = sizeof(zip->out);
 		deflate(z, flush);
-		err = put(zip, zip->out, sizeof(zip->out) - z->avail_out, why);
+		err = zip_append(zip, zip->out, sizeof(zip->out) - z->avail_out, why);
 	} while (!err && !z->avail_out);
 	return err;
 }
 
-static int pack(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
+static int zip_pack_member(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
 {
 	z_stream z = { 0 };
 	int err = 0;
@@ -213,14 +213,14 @@ static int pack(struct zip_writer *zip, struct member *m, int from, ssize_t n, c
 	while (!err && n > 0) {
 		z.next_in = zip->in;
 		z.avail_in = (uInt)n;
-		err = deflate_in(zip, &z, Z_NO_FLUSH, why);
+		err = zip_deflate_input(zip, &z, Z_NO_FLUSH, why);
 		if (!err)
-			n = read_in(zip, m, from, why);
+			n = zip_read_input(zip, m, from, why);
 	}
 	if (!err && n < 0)
 		err = (int)n;
 	if (!err)
-		err = deflate_in(zip, &z, Z_FINISH, why);
+		err = zip_deflate_input(zip, &z, Z_FINISH, why);
 	deflateEnd(&z);
 	return err;
 }
@@ -229,15 +229,15 @@ int zip_writer_file(struct zip_writer *zip, const char *name, int from, time_t w
 {
 	struct member *m;
 	ssize_t n;
-	int err = begin(zip, name, when, &m, why);
+	int err = zip_begin_member(zip, name, when, &m, why);
 
 	if (err)
 		return err;
-	n = read_in(zip, m, from, why);
+	n = zip_read_input(zip, m, from, why);
 	if (n < 0)
 		return (int)n;
-	err = (n >= 2 && zip->in[0] == 0x1f && zip->in[1] == 0x8b ? store : pack)(zip, m, from, n, why);
-	return err ?: end(zip, m, why);
+	err = (n >= 2 && zip->in[0] == 0x1f && zip->in[1] == 0x8b ? zip_store_member : zip_pack_member)(zip, m, from, n, why);
+	return err ?: zip_end_member(zip, m, why);
 }
 
 static int put_entry(struct zip_writer *zip, const struct member *m, char why[ZIP_WHY_MAX])
@@ -250,8 +250,8 @@ static int put_entry(struct zip_writer *zip, const struct member *m, char why[ZI
 	p = zip_put(p, 0, 2 + 2 + 2 + 2);           /* extra, comment, disk, internal attributes */
 	p = zip_put(p, UINT64_C(0100600) << 16, 4); /* a file of its owner */
 	zip_put(p, m->at, 4);
-	err = put(zip, entry, sizeof(entry), why);
-	return err ? err : put(zip, m->name, strlen(m->name), why);
+	err = zip_append(zip, entry, sizeof(entry), why);
+	return err ? err : zip_append(zip, m->name, strlen(m->name), why);
 }
 
 int zip_writer_finish(struct zip_writer *zip, char why[ZIP_WHY_MAX])
@@ -269,5 +269,5 @@ int zip_writer_finish(struct zip_writer *zip, char why[ZIP_WHY_MAX])
 	p = zip_put(p, zip->at - at, 4);
 	p = zip_put(p, at, 4);
 	zip_put(p, 0, 2); /* no comment */
-	return put(zip, last, sizeof(last), why);
+	return zip_append(zip, last, sizeof(last), why);
 }
