@@ -46,7 +46,7 @@ struct live_requests {
 };
 
 /* NULL: there were too many newer ones, or its rows are not known. */
-static struct entry *entry_of(struct live_requests *lr, const struct step_request *r)
+static struct entry *live_find_entry(struct live_requests *lr, const struct step_request *r)
 {
 	struct entry *e = &lr->entries[r->serial % REQUESTS_MAX];
 
@@ -54,7 +54,7 @@ static struct entry *entry_of(struct live_requests *lr, const struct step_reques
 }
 
 /* Finds or adds a context. If there is no room, it replaces the one that was quiet for longest. */
-static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint64_t context)
+static struct context *live_get_context(struct live_requests *lr, uint32_t tgid, uint64_t context)
 {
 	struct context *oldest = lr->contexts;
 
@@ -70,7 +70,7 @@ static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint6
 	return oldest;
 }
 
-static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
+static struct live_process *batches_get_process(struct live_batches *b, uint32_t tgid)
 {
 	size_t at = list_find(b->n_processes, i, b->processes[i].pid == tgid);
 
@@ -81,7 +81,7 @@ static struct live_process *process_of(struct live_batches *b, uint32_t tgid)
 	return &b->processes[at];
 }
 
-static struct percentiles first_tokens(struct live_requests *lr, uint64_t now, uint32_t tgid)
+static struct percentiles first_token_percentiles(struct live_requests *lr, uint64_t now, uint32_t tgid)
 {
 	const struct first_token *f = lr->first;
 
@@ -102,13 +102,13 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 
 		if (!e->serial)
 			continue;
-		c = context_of(lr, e->tgid, e->context);
+		c = live_get_context(lr, e->tgid, e->context);
 		/* idle: no step for QUIET_NS, or for twice the last step, since the next one may take that long */
 		if (c->end + (c->ns > QUIET_NS / 2 ? 2 * c->ns : QUIET_NS) < now)
 			continue;
 		active = e->step_end == c->end;
 		waiting = !active && !e->first;
-		p = active || waiting ? process_of(ret, e->tgid) : NULL;
+		p = active || waiting ? batches_get_process(ret, e->tgid) : NULL;
 		ret->all.active += active;
 		ret->all.waiting += waiting;
 		if (p) {
@@ -116,9 +116,9 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 			p->waiting += waiting;
 		}
 	}
-	ret->all.ttft = first_tokens(lr, now, 0);
+	ret->all.ttft = first_token_percentiles(lr, now, 0);
 	for (size_t i = 0; i < ret->n_processes; i++)
-		ret->processes[i].ttft = first_tokens(lr, now, ret->processes[i].pid);
+		ret->processes[i].ttft = first_token_percentiles(lr, now, ret->processes[i].pid);
 	return true;
 }
 
@@ -141,14 +141,14 @@ struct slow_steps {
 	size_t n_slow;
 };
 
-static struct live_step *kept(struct slow_steps *s, size_t i)
+static struct live_step *slow_steps_nth(struct slow_steps *s, size_t i)
 {
 	return &s->kept[(s->first + i) % KEPT_MAX];
 }
 
 static void evict_first(struct slow_steps *s)
 {
-	int64_t at = kept(s, 0)->step.ts;
+	int64_t at = slow_steps_nth(s, 0)->step.ts;
 
 	if (at > s->evicted_at)
 		s->evicted_at = at;
@@ -200,7 +200,7 @@ static void take_slow(struct slow_steps *s, const struct model *m, const struct 
 	words_slow(m, p, slow, e[at].text);
 }
 
-static void judge(struct slow_steps *s, int64_t now)
+static void slow_steps_judge(struct slow_steps *s, int64_t now)
 {
 	const struct phase_names none = { 0 };
 	struct summary sum;
@@ -208,7 +208,7 @@ static void judge(struct slow_steps *s, int64_t now)
 
 	model_init(&m);
 	for (size_t i = 0; i < s->n; i++)
-		model_add(&m, kept(s, i));
+		model_add(&m, slow_steps_nth(s, i));
 	model_finish(&m);
 	for (size_t i = 0; i < m.n_processes; i++) {
 		struct process *p = m.processes[i];
@@ -228,7 +228,7 @@ static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_fram
 {
 	size_t n = 0;
 
-	while (s->n > KEPT_MIN && ns_add(kept(s, 0)->step.ts, kept(s, 0)->step.total) < now - LIVE_MINUTE_NS)
+	while (s->n > KEPT_MIN && ns_add(slow_steps_nth(s, 0)->step.ts, slow_steps_nth(s, 0)->step.total) < now - LIVE_MINUTE_NS)
 		evict_first(s);
 	/* drops verdicts that are made again or older than a minute */
 	list_for_each (e, s->slow, s->n_slow) {
@@ -237,7 +237,7 @@ static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_fram
 	}
 	s->n_slow = n;
 	if (s->added)
-		judge(s, now);
+		slow_steps_judge(s, now);
 	s->added = false;
 	f->minute_slow = s->n_slow;
 	f->minute_more = s->n_slow == SLOW_MAX;
@@ -307,7 +307,7 @@ struct live {
 
 /* ---- requests ---- */
 
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+static void live_on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct live_requests *lr = &((struct live *)arg)->batches;
 
@@ -325,27 +325,27 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	lr->any = true;
 }
 
-static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+static void live_on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct live *l = arg;
-	struct entry *e = entry_of(&l->batches, r);
+	struct entry *e = live_find_entry(&l->batches, r);
 	struct context *c;
 
 	if (!r->by_parts || !s->n_parts)
 		return;
 	l->step_prompt_rows += p->prompt;
-	c = context_of(&l->batches, r->tgid, r->context);
+	c = live_get_context(&l->batches, r->tgid, r->context);
 	c->end = s->end;
 	c->ns = s->end - s->start;
 	if (e)
 		e->step_end = s->end;
 }
 
-static void on_first(struct step_request *r, void *arg)
+static void live_on_first(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
 	struct live_requests *lr = &l->batches;
-	struct entry *e = entry_of(lr, r);
+	struct entry *e = live_find_entry(lr, r);
 	uint64_t ttft = step_request_ttft(r);
 
 	if (e)
@@ -359,7 +359,7 @@ static void on_first(struct step_request *r, void *arg)
 	l->ttft_tokens = r->prompt_tokens;
 }
 
-static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+static void live_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct live *l = arg;
 
@@ -368,7 +368,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 		requests_add_shared(&l->frame.requests, s);
 }
 
-static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+static void live_on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
 	struct live *l = arg;
 
@@ -382,10 +382,10 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 		(struct token_time){ (int64_t)s->end - 1, (int64_t)ns, r->serial };
 }
 
-static void on_mixed(struct step_request *r, void *arg)
+static void live_on_mixed(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
-	struct entry *e = entry_of(&l->batches, r);
+	struct entry *e = live_find_entry(&l->batches, r);
 
 	l->frame.requests.mixed++;
 	if (e)
@@ -401,12 +401,12 @@ static void on_mixed(struct step_request *r, void *arg)
 struct live *live_new(void)
 {
 	static const struct step_requests_ops ops = {
-		.begin = on_begin,
-		.part = on_part,
-		.first = on_first,
-		.step = on_step,
-		.token = on_token,
-		.mixed = on_mixed,
+		.begin = live_on_begin,
+		.part = live_on_part,
+		.first = live_on_first,
+		.step = live_on_step,
+		.token = live_on_token,
+		.mixed = live_on_mixed,
 	};
 	struct live *l = xcalloc(1, sizeof(*l));
 
@@ -441,7 +441,7 @@ void live_free(struct live *l)
 
 /* The lane of a step's context. If contexts are unknown, the lane of its thread; for a new thread the lane that went quiet
  * last, since engines let different threads call them. *ret_gap: ns since the lane's last step; -1: there was none. */
-static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
+static struct lane *live_get_lane(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
 	struct lane *best = NULL, *oldest = l->lanes;
 
@@ -469,7 +469,7 @@ static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *
 	return best;
 }
 
-static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens, uint64_t prompt)
+static void live_sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens, uint64_t prompt)
 {
 	const struct step *step = &s->step;
 
@@ -497,10 +497,10 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->prompt_tokens += prompt;
 }
 
-static void take_step(struct live *l, const struct live_step *s)
+static void live_take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
-	struct lane *lane = lane_of(l, s, &gap);
+	struct lane *lane = live_get_lane(l, s, &gap);
 	uint64_t tokens = 0, prompt = s->live_phase == LIVE_PREFILL && !s->step.unfinished ? s->step.n_tokens : 0;
 	struct step_seen seen;
 	struct row_part all;
@@ -526,21 +526,21 @@ static void take_step(struct live *l, const struct live_step *s)
 			prompt = l->step_prompt_rows;
 		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
 	}
-	sums_add(&l->last, s, gap, tokens, prompt);
-	sums_add(&l->frame.run, s, gap, tokens, prompt);
+	live_sums_add(&l->last, s, gap, tokens, prompt);
+	live_sums_add(&l->frame.run, s, gap, tokens, prompt);
 	if (end > lane->end)
 		lane->end = end;
 	idmap_set(&l->pids, s->pid, 1);
 	if (l->slow.n == KEPT_MAX)
 		evict_first(&l->slow);
-	*kept(&l->slow, l->slow.n++) = *s; /* in the order in which they began, as far as it is known */
+	*slow_steps_nth(&l->slow, l->slow.n++) = *s; /* in the order in which they began, as far as it is known */
 	l->slow.added = true;
 }
 
-static void take_first(struct live *l, size_t n)
+static void live_take_queued(struct live *l, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		take_step(l, &l->queue[i].s);
+		live_take_step(l, &l->queue[i].s);
 		free((void *)l->queue[i].s.parts);
 	}
 	l->n_queue -= n;
@@ -553,7 +553,7 @@ void live_step(struct live *l, const struct live_step *s)
 	size_t i;
 
 	if (l->n_queue == QUEUE_MAX)
-		take_first(l, QUEUE_MAX / 2);
+		live_take_queued(l, QUEUE_MAX / 2);
 	if (s->n_parts) {
 		parts = xcalloc(s->n_parts, sizeof(*parts));
 		memcpy(parts, s->parts, s->n_parts * sizeof(*parts));
@@ -564,16 +564,16 @@ void live_step(struct live *l, const struct live_step *s)
 	l->queue[i].s.parts = parts;
 }
 
-static void take_settled(struct live *l, bool all)
+static void live_take_settled(struct live *l, bool all)
 {
 	/* the first round may have begun before the record of the step arrived */
-	take_first(l, list_find(l->n_queue, i, !all && l->queue[i].round + 2 > l->round));
+	live_take_queued(l, list_find(l->n_queue, i, !all && l->queue[i].round + 2 > l->round));
 }
 
 void live_settled(struct live *l)
 {
 	l->round++;
-	take_settled(l, false);
+	live_take_settled(l, false);
 }
 
 /* ---- operators and system calls ---- */
@@ -687,26 +687,26 @@ static struct live_rows rows_sort(struct rows *r, bool run)
 	return (struct live_rows){ .rows = r->sorted, .len = r->len };
 }
 
-static const struct token_time *tpot_at(const struct live *l, size_t i)
+static const struct token_time *live_nth_tpot(const struct live *l, size_t i)
 {
 	return &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 }
 
 static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
 {
-	while (l->n_tpot && tpot_at(l, 0)->at < now - LIVE_TPOT_NS) {
+	while (l->n_tpot && live_nth_tpot(l, 0)->at < now - LIVE_TPOT_NS) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
 		l->n_tpot--;
 	}
-	f->tpot = percentiles_over(l->values, l->n_tpot, i, tpot_at(l, i)->request ? tpot_at(l, i)->ns : -1);
-	f->tpot_span = l->n_tpot == TPOT_MAX ? now - tpot_at(l, 0)->at : LIVE_TPOT_NS;
+	f->tpot = percentiles_over(l->values, l->n_tpot, i, live_nth_tpot(l, i)->request ? live_nth_tpot(l, i)->ns : -1);
+	f->tpot_span = l->n_tpot == TPOT_MAX ? now - live_nth_tpot(l, 0)->at : LIVE_TPOT_NS;
 }
 
 const struct live_frame *live_frame(struct live *l, int64_t now, bool last)
 {
 	struct live_frame *f = &l->frame;
 
-	take_settled(l, last);
+	live_take_settled(l, last);
 	f->now = now;
 	f->interval = now - l->frame_at;
 	f->last = l->last;

@@ -17,7 +17,7 @@
 
 #define PUT_MAX 1024
 
-static void append(struct canvas *c, const char *bytes, size_t len)
+static void canvas_append(struct canvas *c, const char *bytes, size_t len)
 {
 	if (c->len + len >= c->size) {
 		c->size = 2 * (c->len + len + 1);
@@ -28,7 +28,7 @@ static void append(struct canvas *c, const char *bytes, size_t len)
 	c->text[c->len] = '\0';
 }
 
-static bool full(const struct canvas *c)
+static bool canvas_is_full(const struct canvas *c)
 {
 	return c->height && c->row + c->reserved >= c->height;
 }
@@ -37,7 +37,7 @@ unsigned int canvas_left(const struct canvas *c)
 {
 	if (!c->height)
 		return UINT_MAX;
-	return full(c) ? 0 : c->height - c->reserved - c->row;
+	return canvas_is_full(c) ? 0 : c->height - c->reserved - c->row;
 }
 
 /* ECMA-48, 8.3.117 (SGR) */
@@ -49,18 +49,18 @@ void canvas_style(struct canvas *c, enum canvas_style style)
 		[STYLE_DIM] = "\x1b[2m",
 	};
 
-	if (!c->ansi || full(c))
+	if (!c->ansi || canvas_is_full(c))
 		return;
-	append(c, codes[style], strlen(codes[style]));
+	canvas_append(c, codes[style], strlen(codes[style]));
 	c->styled = true;
 }
 
 /* Writes a character of `columns` columns, which must not control the terminal. Drops it if it does not fit the line. */
 static void put_char(struct canvas *c, const char *bytes, size_t len, unsigned int columns)
 {
-	if (full(c) || c->column + columns > c->width)
+	if (canvas_is_full(c) || c->column + columns > c->width)
 		return;
-	append(c, bytes, len);
+	canvas_append(c, bytes, len);
 	c->column += columns;
 }
 
@@ -128,7 +128,7 @@ void canvas_put(struct canvas *c, const char *fmt, ...)
 
 void canvas_goto(struct canvas *c, unsigned int column)
 {
-	while (c->column < column && c->column < c->width && !full(c))
+	while (c->column < column && c->column < c->width && !canvas_is_full(c))
 		put_char(c, " ", 1, 1);
 }
 
@@ -169,7 +169,7 @@ static size_t wrap_at(const struct canvas *c, const char *text, unsigned int col
 
 void canvas_wrap(struct canvas *c, const char *text, unsigned int indent)
 {
-	while (*text && !full(c)) {
+	while (*text && !canvas_is_full(c)) {
 		size_t n = wrap_at(c, text, c->width > c->column ? c->width - c->column : 0);
 
 		if (!n) /* not even one character fits: it is cut */
@@ -186,21 +186,21 @@ void canvas_wrap(struct canvas *c, const char *text, unsigned int indent)
 
 void canvas_line(struct canvas *c)
 {
-	if (full(c))
+	if (canvas_is_full(c))
 		return;
 	if (!c->ansi) {
 		while (c->len && c->text[c->len - 1] == ' ')
 			c->len--;
-		append(c, "\n", 1);
+		canvas_append(c, "\n", 1);
 	} else {
 		if (c->styled)
-			append(c, "\x1b[0m", 4);
+			canvas_append(c, "\x1b[0m", 4);
 		/* wipes the rest of the line, unless the cursor is on its last column */
 		if (c->column < c->width)
-			append(c, "\x1b[K", 3);
+			canvas_append(c, "\x1b[K", 3);
 		/* a newline after the last line would scroll */
 		if (!c->height || c->row + 1 < c->height)
-			append(c, "\r\n", 2);
+			canvas_append(c, "\r\n", 2);
 	}
 	c->styled = false;
 	c->column = 0;
@@ -227,12 +227,12 @@ struct page {
 	int name_columns, value_columns; /* of the table of states */
 };
 
-static double share(int64_t part, int64_t whole)
+static double time_fraction(int64_t part, int64_t whole)
 {
 	return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static int64_t wall(const struct live_sums *sums)
+static int64_t sums_wall_time(const struct live_sums *sums)
 {
 	return ns_add(sums->total, sums->between);
 }
@@ -326,7 +326,7 @@ static void put_gpus(struct page *p)
 
 	for (size_t i = 0; i < f->n_gpus; i++) {
 		const struct live_gpu *g = &f->gpus[i];
-		double busy = p->s->run_only ? share(g->run, f->now) : share(g->last, g->last_of);
+		double busy = p->s->run_only ? time_fraction(g->run, f->now) : time_fraction(g->last, g->last_of);
 		bool alone = true;
 
 		for (size_t k = 0; k < f->n_gpus; k++)
@@ -338,7 +338,7 @@ static void put_gpus(struct page *p)
 	}
 }
 
-static void put_head(struct page *p)
+static void page_put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
@@ -360,7 +360,7 @@ static void put_head(struct page *p)
 		put_fact(p, "idle %s", DURATION(f->run.idle));
 	put_gpus(p);
 	if (sums->tracer_of)
-		put_fact(p, "inftrace %.1f %%", 100 * share(sums->tracer, sums->tracer_of));
+		put_fact(p, "inftrace %.1f %%", 100 * time_fraction(sums->tracer, sums->tracer_of));
 	if (sums->left_out)
 		put_fact(p, "without %s", shed_text(sums->left_out, parts));
 	put_fact(p, "lost %llu", (unsigned long long)f->lost);
@@ -429,18 +429,18 @@ static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 }
 
 /* The whole that the rows' times are parts of. */
-static int64_t whole_of(const struct page *p, bool workers, bool run)
+static int64_t page_whole_time(const struct page *p, bool workers, bool run)
 {
 	const struct live_sums *sums = run ? &p->f->run : &p->f->last;
 
-	return workers ? sums->workers_total : wall(sums);
+	return workers ? sums->workers_total : sums_wall_time(sums);
 }
 
 static void put_share(struct page *p, int64_t part, int64_t whole)
 {
 	if (whole > 0)
 		canvas_put(&p->c, "%*.*f %%", p->value_columns - 2, p->wide ? 2 : 1,
-			share(part, whole) * 100);
+			time_fraction(part, whole) * 100);
 	else
 		canvas_put(&p->c, "%*s", p->value_columns, "-");
 }
@@ -459,7 +459,7 @@ static void put_shares(struct page *p, const struct state_row *row, bool workers
 	for (int run = p->s->run_only; run < 2; run++) {
 		const char *head = workers ? "workers" : label;
 		bool first = run == p->s->run_only;
-		int64_t whole = whole_of(p, workers, run);
+		int64_t whole = page_whole_time(p, workers, run);
 
 		if (p->c.column + (unsigned int)p->value_columns > p->s->width)
 			return;
@@ -470,7 +470,7 @@ static void put_shares(struct page *p, const struct state_row *row, bool workers
 		if (!first || !bar)
 			continue;
 		canvas_text(&p->c, " ");
-		canvas_bar(&p->c, row ? share(row->ns[workers][run], whole) : 0, bar);
+		canvas_bar(&p->c, row ? time_fraction(row->ns[workers][run], whole) : 0, bar);
 	}
 }
 
@@ -495,7 +495,7 @@ static bool row_shows(const struct page *p, const struct state_row *row)
 	bool shows = !p->s->height;
 
 	for (int k = 0; k < 4; k++)
-		shows |= share(row->ns[k / 2][k % 2], whole_of(p, k / 2, k % 2)) >= SHOWN_MIN;
+		shows |= time_fraction(row->ns[k / 2][k % 2], page_whole_time(p, k / 2, k % 2)) >= SHOWN_MIN;
 	return shows;
 }
 
@@ -521,7 +521,7 @@ static void put_states(struct page *p)
 
 /* ---- the tables below ---- */
 
-static void put_slow(struct page *p)
+static void page_put_slow_steps(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	char text[SENTENCE_MAX + 32];
@@ -545,7 +545,7 @@ static void put_slow(struct page *p)
 }
 
 /* The first column of a table; a longer name is cut. */
-static void put_name(struct page *p, const char *name, unsigned int indent)
+static void page_put_name(struct page *p, const char *name, unsigned int indent)
 {
 	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20
 							       : 0;
@@ -557,7 +557,7 @@ static void put_name(struct page *p, const char *name, unsigned int indent)
 	canvas_goto(&p->c, columns);
 }
 
-static void put_row(struct page *p, const struct live_row *row, int64_t total)
+static void page_put_row(struct page *p, const struct live_row *row, int64_t total)
 {
 	bool run = p->s->run_only;
 	uint64_t n = run ? row->run_n : row->last_n;
@@ -567,17 +567,17 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 							: 0;
 	struct canvas *c = &p->c;
 
-	put_name(p, row->name, 2);
+	page_put_name(p, row->name, 2);
 	canvas_put(c, "%10.*f", !run && calls < 99.95 ? 1 : 0, calls);
 	canvas_put(c, "%10s", DURATION(run ? ns : (int64_t)per_second));
 	if (p->wide) {
 		canvas_put(c, "%10s  ", n ? DURATION(ns / (int64_t)n) : "");
-		canvas_bar(c, share(ns, total), p->s->width - c->column - 1);
+		canvas_bar(c, time_fraction(ns, total), p->s->width - c->column - 1);
 	}
 	canvas_line(c);
 }
 
-static void put_table(struct page *p, const char *title, const struct live_rows *t)
+static void page_put_table(struct page *p, const char *title, const struct live_rows *t)
 {
 	size_t max = p->s->height ? ROWS_MAX : ROWS_MAX_TEXT;
 	bool run = p->s->run_only;
@@ -589,31 +589,31 @@ static void put_table(struct page *p, const char *title, const struct live_rows 
 	for (size_t i = 0; i < t->len; i++)
 		total = ns_add(total, run ? t->rows[i].run_ns : t->rows[i].last_ns);
 	canvas_style(c, STYLE_BOLD);
-	put_name(p, title, 0);
+	page_put_name(p, title, 0);
 	canvas_put(c, "%10s%10s", run ? "calls" : "calls/s", run ? "time" : "time/s");
 	if (p->wide)
 		canvas_put(c, "%10s", "each");
 	canvas_line(c);
 	for (size_t i = 0; i < t->len && i < max && canvas_left(c); i++) {
 		if (run ? t->rows[i].run_n : t->rows[i].last_n)
-			put_row(p, &t->rows[i], total);
+			page_put_row(p, &t->rows[i], total);
 	}
 }
 
-static void put_part(struct page *p, enum screen_part part)
+static void page_put_part(struct page *p, enum screen_part part)
 {
 	if (canvas_left(&p->c) < 2)
 		return;
 	switch (part) {
 	case PART_SLOW:
 		if (p->f->run.steps)
-			put_slow(p);
+			page_put_slow_steps(p);
 		break;
 	case PART_SYSCALLS:
-		put_table(p, "System calls", &p->f->syscalls);
+		page_put_table(p, "System calls", &p->f->syscalls);
 		break;
 	case PART_OPS:
-		put_table(p, "Operators", &p->f->ops);
+		page_put_table(p, "Operators", &p->f->ops);
 		break;
 	case PART_MAX:
 		break;
@@ -656,10 +656,10 @@ char *screen_render(const struct screen *s, const struct live_frame *f, size_t *
 	if (s->height)
 		p.c.reserved = 1 + (s->message != NULL);
 	put_title(&p);
-	put_head(&p);
+	page_put_head(&p);
 	put_states(&p);
 	for (unsigned int i = 0; i < PART_MAX; i++)
-		put_part(&p, (enum screen_part)((s->first + i) % PART_MAX));
+		page_put_part(&p, (enum screen_part)((s->first + i) % PART_MAX));
 	if (s->height)
 		put_foot(&p);
 	*ret_len = p.c.len;

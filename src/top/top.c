@@ -168,7 +168,7 @@ static void term_enter(struct term *t)
 	term_flush(t);
 }
 
-static bool wait_out(struct term *t)
+static bool term_wait_flushed(struct term *t)
 {
 	struct pollfd p = { .fd = t->fd, .events = POLLOUT };
 
@@ -191,11 +191,11 @@ static void term_leave(struct term *t)
 	sigaddset(&set, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &set, &old);
 	tcflow(t->fd, TCOON); /* undoes Ctrl-S */
-	if (!wait_out(t))
+	if (!term_wait_flushed(t))
 		tcflush(t->fd, TCOFLUSH);
 	t->out_len = t->out_done = 0;
 	term_append(t, LEAVE, sizeof(LEAVE) - 1);
-	wait_out(t);
+	term_wait_flushed(t);
 	tcsetattr(t->fd, TCSANOW, &t->before);
 	screen.entered = 0;
 	t->entered = false;
@@ -261,7 +261,7 @@ static void term_free(struct term *t)
 /* ---- a step, as the model takes it ---- */
 
 /* As in the profile: see add_stall() in format/profile_steps.c. */
-static void take_stall(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
+static void stall_take_info(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
 {
 	bool throttled = s->flags & STALL_F_THROTTLED;
 
@@ -286,7 +286,7 @@ static void take_stall(const struct stall *s, struct stall_info *ret, char by[TA
 }
 
 /* An argument of the step's function; 0: it has none with this name. */
-static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r, const char *name)
+static uint64_t find_arg_value(const struct probe_spec *s, const struct rec_step *r, const char *name)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		if (!strcmp(s->args[i].name, name) && check_shown(s, i, r->vals))
@@ -295,7 +295,7 @@ static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r,
 	return 0;
 }
 
-static uint8_t take_behind(struct live_behind *ret, const struct behind_table *table, uint64_t waited_ns)
+static uint8_t behind_take_info(struct live_behind *ret, const struct behind_table *table, uint64_t waited_ns)
 {
 	struct behind_row rows[BEHIND_MAX];
 	uint64_t others;
@@ -317,7 +317,7 @@ static uint8_t take_behind(struct live_behind *ret, const struct behind_table *t
 static void live_step_from(struct live_step *ret, const struct recording *rec, const struct rec_step *r)
 {
 	const struct probe_spec *s = &rec->probes->specs[r->h.id];
-	uint64_t tokens = find_value(s, r, "n_tokens");
+	uint64_t tokens = find_arg_value(s, r, "n_tokens");
 	struct live_step ls = {
 		.pid = r->h.tgid,
 		.workers = r->workers,
@@ -331,7 +331,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 			.faults_minor = r->n.faults_minor,
 			.faults_major = r->n.faults_major,
 			.lost = r->lost,
-			.context = find_value(s, r, "context"),
+			.context = find_arg_value(s, r, "context"),
 			.unfinished = r->h.flags & REC_F_OPEN_END,
 			.n_workers = r->workers,
 			.left_out = r->left_out,
@@ -356,14 +356,14 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 	}
 	ls.weighed = weight_of(r, rec->prices, (uint32_t)getpid(), &weight);
 	ls.step.tracer = ls.weighed ? (int64_t)weight.ns : -1;
-	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
+	ls.step.n_behind = behind_take_info(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
-		ls.step.n_workers_behind = take_behind(
+		ls.step.n_workers_behind = behind_take_info(
 			ls.behind + ls.step.n_behind, &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
-	take_stall(&r->stall, &ls.step.stall, ls.by);
+	stall_take_info(&r->stall, &ls.step.stall, ls.by);
 	if (r->straggler_tid) {
 		ls.step.held = (int64_t)r->held_ns;
-		take_stall(&r->straggler, &ls.step.straggler, ls.straggler_by);
+		stall_take_info(&r->straggler, &ls.step.straggler, ls.straggler_by);
 	}
 	if (task)
 		memcpy(ls.straggler_comm, task->comm, sizeof(ls.straggler_comm));
@@ -439,7 +439,7 @@ static void hold_stderr(struct top *t)
 		dup2(t->held_stderr, STDERR_FILENO);
 }
 
-static void copy_out(int from, int to)
+static void held_copy_out(int from, int to)
 {
 	char buf[4096];
 	ssize_t n;
@@ -461,8 +461,8 @@ static void release_held(struct top *t)
 		close(t->stderr_before);
 		t->stderr_before = -1;
 	}
-	copy_out(t->held_stderr, STDERR_FILENO);
-	copy_out(t->held_command, STDOUT_FILENO);
+	held_copy_out(t->held_stderr, STDERR_FILENO);
+	held_copy_out(t->held_command, STDOUT_FILENO);
 	t->held_stderr = t->held_command = -1;
 	if (t->view.command_fds[0] >= 0)
 		close(t->view.command_fds[0]);
@@ -543,7 +543,7 @@ static enum screen_part next_part(const struct top *t)
 	return next == PART_OPS && !has_ops(t) ? PART_SLOW : next;
 }
 
-static char *render(struct top *t, bool run_only, size_t *ret_len)
+static char *top_render(struct top *t, bool run_only, size_t *ret_len)
 {
 	static const char *const parts[PART_MAX] = {
 		[PART_SLOW] = "slow steps",
@@ -581,7 +581,7 @@ static char *render(struct top *t, bool run_only, size_t *ret_len)
 	return screen_render(&s, t->frame, ret_len);
 }
 
-static int print(struct top *t, const char *text, size_t len)
+static int top_print(struct top *t, const char *text, size_t len)
 {
 	if (t->printed)
 		writer_append(t->out, "\n", 1);
@@ -591,7 +591,7 @@ static int print(struct top *t, const char *text, size_t len)
 }
 
 /* Returns 0 or an error. */
-static int show(struct top *t)
+static int top_show(struct top *t)
 {
 	size_t len;
 	char *text;
@@ -599,16 +599,16 @@ static int show(struct top *t)
 
 	if (!t->frame)
 		return 0;
-	text = render(t, false, &len);
+	text = top_render(t, false, &len);
 	if (t->term)
 		term_draw(t->term, text, len);
 	else
-		err = print(t, text, len);
+		err = top_print(t, text, len);
 	free(text);
 	return err;
 }
 
-static void next_frame(struct top *t, uint64_t now_ns, bool last)
+static void top_next_frame(struct top *t, uint64_t now_ns, bool last)
 {
 	uint64_t start = t->rec->start_boot_ns;
 	struct process_call *calls;
@@ -642,7 +642,7 @@ static void read_keys(struct top *t)
 		default:
 			continue;
 		}
-		show(t);
+		top_show(t);
 	}
 	t->quit |= key < 0;
 }
@@ -663,9 +663,9 @@ static int top_round(struct view *v, uint64_t now_ns)
 	t->next_ns += t->options->delay_ns;
 	if (t->next_ns <= now_ns) /* after having been stopped or paused */
 		t->next_ns = now_ns + t->options->delay_ns;
-	next_frame(t, now_ns, false);
+	top_next_frame(t, now_ns, false);
 	t->shown++;
-	err = show(t);
+	err = top_show(t);
 	if (err)
 		return err;
 	return t->options->count && t->shown >= t->options->count;
@@ -694,7 +694,7 @@ static void top_signal(struct view *v, int signo)
 		stop_self(t);
 	else if (signo == SIGCONT)
 		term_enter(t->term);
-	show(t);
+	top_show(t);
 }
 
 /* ---- the sink ---- */
@@ -744,8 +744,8 @@ static int on_close(struct sink *s, const struct window_totals *totals)
 		term_leave(t->term);
 	/* with a number of updates given, no more blocks than that are printed */
 	if (totals && (!t->options->count || t->shown < t->options->count || t->term)) {
-		next_frame(t, totals->close_ns, true);
-		t->last_words = render(t, true, &t->last_len);
+		top_next_frame(t, totals->close_ns, true);
+		t->last_words = top_render(t, true, &t->last_len);
 	}
 	return 0;
 }
@@ -819,7 +819,7 @@ int top_run(struct record_options *o, const struct top_options *options)
 	term_free(t.term);
 	release_held(&t);
 	if (t.last_words)
-		print(&t, t.last_words, t.last_len);
+		top_print(&t, t.last_words, t.last_len);
 	free(t.last_words);
 	if (writer_close(t.out) && code == EXIT_OK)
 		code = EXIT_RUN;
