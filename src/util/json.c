@@ -461,7 +461,7 @@ void json_nodes_free(struct json_nodes *nodes)
 
 /* ---- escapes ---- */
 
-static uint32_t hex4(const char *text)
+static uint32_t hex4_value(const char *text)
 {
 	uint32_t v = 0;
 
@@ -472,7 +472,7 @@ static uint32_t hex4(const char *text)
 
 /* Decodes, in place, a string that json_scan accepted. Returns its new length. In a key a NUL becomes two bytes that never
  * occur in UTF-8, so that as a C string the key equals no other. */
-static uint32_t unescape(char *text, uint32_t len, bool is_key)
+static uint32_t string_unescape(char *text, uint32_t len, bool is_key)
 {
 	static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
 	const char *p = text, *end = text + len, *named;
@@ -491,10 +491,10 @@ static uint32_t unescape(char *text, uint32_t len, bool is_key)
 			p++;
 			continue;
 		}
-		c = hex4(p + 1);
+		c = hex4_value(p + 1);
 		p += 5;
 		if (c >= 0xd800 && c <= 0xdbff) {
-			c = 0x10000 + ((c - 0xd800) << 10) + (hex4(p + 2) - 0xdc00);
+			c = 0x10000 + ((c - 0xd800) << 10) + (hex4_value(p + 2) - 0xdc00);
 			p += 6;
 		}
 		out = c || !is_key ? text_encode(out, c) : stpcpy(out, "\xc0\x80");
@@ -561,7 +561,7 @@ static void key_finish(struct json_node *node, char *text)
 	char *key = text + (uintptr_t)node->key;
 
 	if (node->key_escapes)
-		node->key_len = unescape(key, node->key_len, true);
+		node->key_len = string_unescape(key, node->key_len, true);
 	key[node->key_len] = '\0';
 	node->key = key;
 }
@@ -580,7 +580,7 @@ static void text_finish(struct json_node *node, char *text, bool root)
 	char *value = text + (uintptr_t)node->text;
 
 	if (node->escapes)
-		node->len = unescape(value, node->len, false);
+		node->len = string_unescape(value, node->len, false);
 	/* the byte after a number at top level does not belong to it */
 	if (node->kind == JSON_STRING ||
 		(!root && (node->kind == JSON_INT || node->kind == JSON_REAL)))
@@ -665,7 +665,7 @@ void node_members(const struct json_node *object, const char *const *names, size
 }
 
 /* Parses the digits of an integer. Returns -ERANGE when they do not fit. */
-static int digits(const char *text, uint32_t len, uint64_t *ret)
+static int parse_digits(const char *text, uint32_t len, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -684,7 +684,7 @@ uint64_t node_u64(const struct json_node *node)
 
 	if (!node_is(node, JSON_INT) || *node->text == '-')
 		return 0;
-	return digits(node->text, node->len, &v) ? UINT64_MAX : v;
+	return parse_digits(node->text, node->len, &v) ? UINT64_MAX : v;
 }
 
 int64_t node_s64(const struct json_node *node)
@@ -695,7 +695,7 @@ int64_t node_s64(const struct json_node *node)
 	if (!node_is(node, JSON_INT))
 		return 0;
 	negative = *node->text == '-';
-	if (digits(node->text + negative, node->len - negative, &v) || v > INT64_MAX)
+	if (parse_digits(node->text + negative, node->len - negative, &v) || v > INT64_MAX)
 		return negative ? INT64_MIN : INT64_MAX;
 	return negative ? -(int64_t)v : (int64_t)v;
 }

@@ -29,7 +29,7 @@ static void wipe_status(void)
 	status_shown = false;
 }
 
-static void vlog(const char *prefix, const char *fmt, va_list ap)
+static void log_print_line(const char *prefix, const char *fmt, va_list ap)
 {
 	char text[TEXT_MAX], shown[TEXT_MAX];
 	int saved = errno;
@@ -50,7 +50,7 @@ static void vlog(const char *prefix, const char *fmt, va_list ap)
 			return;                                                                    \
 		error_said |= (min_level) < 0;                                                     \
 		va_start(ap, fmt);                                                                 \
-		vlog(prefix, fmt, ap);                                                             \
+		log_print_line(prefix, fmt, ap);                                                   \
 		va_end(ap);                                                                        \
 	}
 

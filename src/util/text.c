@@ -244,7 +244,7 @@ static const char *const parameters[] = { "key=", "token=", "secret=", "pass=", 
 static const char *const prefixes[] = { "sk-", "hf_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "akia", "aiza",
 	"xox", "eyj", "nvapi-" };
 
-static bool has_any(const char *text, const char *const *list, size_t n)
+static bool text_contains_any(const char *text, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (strcasestr(text, list[i]))
@@ -255,7 +255,7 @@ static bool has_any(const char *text, const char *const *list, size_t n)
 
 bool secret_name(const char *name)
 {
-	return has_any(name, names, ARRAY_SIZE(names));
+	return text_contains_any(name, names, ARRAY_SIZE(names));
 }
 
 /* scheme://user:password@host, and the same without the scheme */
@@ -269,7 +269,7 @@ static bool has_user(const char *value)
 
 bool secret_value(const char *value)
 {
-	if (has_user(value) || has_any(value, parameters, ARRAY_SIZE(parameters)))
+	if (has_user(value) || text_contains_any(value, parameters, ARRAY_SIZE(parameters)))
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
 		if (!strncasecmp(value, prefixes[i], strlen(prefixes[i])))

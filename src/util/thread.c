@@ -97,7 +97,7 @@ void yield_lock_init(pthread_mutex_t *lock)
 	pthread_mutexattr_destroy(&attr);
 }
 
-static void init(void)
+static void yield_init(void)
 {
 	yield_lock_init(&yield.lock);
 }
@@ -118,7 +118,7 @@ enum yield_right yield_allow(void)
 	struct rlimit limit = { NICE_LIMIT, NICE_LIMIT }, first = { 1, 1 }, before;
 	enum yield_right right = YIELD_NEVER;
 
-	pthread_once(&once, init);
+	pthread_once(&once, yield_init);
 	if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER) /* someone chose another class for this process */
 		return YIELD_NEVER;
 	if (!getrlimit(RLIMIT_NICE, &before) &&

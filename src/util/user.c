@@ -11,7 +11,7 @@
 #include "util/alloc.h"
 #include "util/parse.h"
 
-static uint32_t calling(uint32_t own, const char *variable)
+static uint32_t calling_id(uint32_t own, const char *variable)
 {
 	const char *sudo = getuid() ? NULL : getenv(variable);
 	uint32_t id;
@@ -21,12 +21,12 @@ static uint32_t calling(uint32_t own, const char *variable)
 
 uid_t user_calling(void)
 {
-	return calling(getuid(), "SUDO_UID");
+	return calling_id(getuid(), "SUDO_UID");
 }
 
 gid_t user_calling_group(void)
 {
-	return calling(getgid(), "SUDO_GID");
+	return calling_id(getgid(), "SUDO_GID");
 }
 
 int user_find(const char *name, struct user *ret_user)
