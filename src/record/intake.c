@@ -36,16 +36,16 @@ void intake_close(struct intake *in)
 
 /* ---- one record ---- */
 
-/* Learns of threads that were born since the control ring was drained: their record is in it. */
+/* Learns of threads that were born since the control ring was drained, and of the names of those outside the targets: both are in it. */
 static void intake_learn_threads(struct intake *in, const struct rec_hdr *h)
 {
 	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
 	struct tasks *tasks = in->c->tasks;
 
-	/* records of one thread come in runs */
-	if (!waker && h->tid == in->met_tid && h->tgid == in->met_tgid && tasks_changes(tasks) == in->met_changes)
+	/* records of one thread come in runs; a slice may be the last one of a thread that has just been renamed */
+	if (h->kind != REC_ON_CPU && !waker && h->tid == in->met_tid && h->tgid == in->met_tgid && tasks_changes(tasks) == in->met_changes)
 		return;
-	if (!tasks_lives(tasks, h->tgid, h->tid) || (waker && !tasks_lives(tasks, 0, waker))) {
+	if (h->kind == REC_ON_CPU || !tasks_lives(tasks, h->tgid, h->tid) || (waker && !tasks_lives(tasks, 0, waker))) {
 		session_drain_control(in->c->session);
 	} else {
 		in->met_tid = h->tid;

@@ -12,7 +12,7 @@ cat >"$TMP/stranger.sh" <<-'SH'
 	while [ ! -e "$1/go" ]; do sleep 0.01; done
 	printf inf-second >/proc/self/comm
 	while [ ! -e "$1/exec" ]; do sleep 0.01; done
-	exec "$1/inf-executed" -c '( printf inf-short >/proc/self/comm; : ); : >"$0/done"' "$1"
+	exec "$1/inf-executed" -c 'for i in $(seq 400); do ( printf inf-short$i >/proc/self/comm; : ); done; : >"$0/done"' "$1"
 SH
 
 seen() { # NAME
@@ -28,7 +28,10 @@ check "a rename is followed" wait_until 60 seen inf-second
 : >"$TMP/exec"
 wait_until 60 test -e "$TMP/done"
 check "an exec is followed" wait_until 60 seen inf-executed
-check "so is one that lives for a moment" wait_until 60 seen inf-short
+short() {
+	test "$(grep -o '"name":"inf-short[0-9]*","cat":"cpu"' "$TMP/t.json" | sort -u | wc -l)" = 400
+}
+check "so are those that live for a moment" wait_until 60 short
 kill -INT "$BG"
 wait "$BG" || true
 expect "none of them is a thread of the trace" \
