@@ -201,16 +201,18 @@ void gpu_ops_divide(const struct gpu_ops *g, const struct rec_hdr *step, gpu_op_
 
 static struct device *gpu_ops_get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
 {
-	struct device *d = g->devices;
+	struct device *d = g->devices, *idle = d;
 
 	for (size_t i = 0; i < g->n_devices; i++) {
 		if (d[i].tgid == tgid && d[i].device == device)
 			return &d[i];
+		if (d[i].until_ns < idle->until_ns)
+			idle = &d[i];
 	}
-	if (g->n_devices == DEVICES_MAX) /* the oldest: what uses a GPU now has not been idle for so long */
-		memmove(d, d + 1, --g->n_devices * sizeof(*d));
-	d[g->n_devices] = (struct device){ .tgid = tgid, .device = device };
-	return &d[g->n_devices++];
+	if (g->n_devices < DEVICES_MAX)
+		idle = &d[g->n_devices++];
+	*idle = (struct device){ .tgid = tgid, .device = device };
+	return idle;
 }
 
 static void gpu_ops_take_kernels(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)

@@ -130,6 +130,26 @@ TEST(test_exact)
 	}
 }
 
+/* With more devices than are kept, the one that has been idle for longest is forgotten, not a busy one. */
+TEST(test_many_devices)
+{
+	enum { OTHERS = 300 };
+	struct gpu_ops *g = gpu_ops_new();
+	struct sums all = { 0 };
+
+	give(g, kernel(0, 0, 1000, 0, 0));
+	for (uint32_t i = 1; i <= OTHERS; i++) {
+		struct rec_gpu k = kernel(0, i, i + 1, 0, 0);
+
+		k.h.tgid += i;
+		give(g, k);
+	}
+	give(g, kernel(0, 500, 900, 0, 0)); /* at the same time as the first */
+	gpu_ops_take(g, true, add, &all);
+	assert_int_equal(all.ns[NONE], 1000 + OTHERS);
+	gpu_ops_free(g);
+}
+
 /* Beyond the bounds the oldest are only counted, or forgotten, and a step that needs them gets nothing. */
 TEST(test_bounds)
 {
