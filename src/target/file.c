@@ -249,6 +249,7 @@ struct object {
 
 struct walk {
 	pid_t pid;
+	uint16_t machine;
 	const char *library_path;
 	char *cache; /* /etc/ld.so.cache; it has the paths as texts that end in NUL */
 	size_t cache_len;
@@ -266,7 +267,7 @@ static int library_open_at(struct walk *w, const char *path)
 
 	if (*path != '/' || w->opens++ >= OPENS_MAX || file_open_path(w->pid, path, &fd))
 		return -1;
-	if (elf_header_read(fd, &eh))
+	if (elf_header_read(fd, &eh) && eh.e_machine == w->machine)
 		return fd;
 	close(fd);
 	return -1;
@@ -412,8 +413,10 @@ int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path
 	struct walk *w = xcalloc(1, sizeof(*w));
 	char path[PATH_MAX];
 	int err = 0, fd = exe_fd;
+	Elf64_Ehdr eh;
 
 	w->pid = pid;
+	w->machine = elf_header_read(exe_fd, &eh) ? eh.e_machine : EM_NONE;
 	w->library_path = library_path;
 	w->n = 1;
 	w->objects[0].parent = -1;
