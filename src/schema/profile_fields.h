@@ -53,14 +53,14 @@ SHAPE(TOKEN, pid, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, tid, COUNT, REQUIRED, "the thread that called the step's function")
 SHAPE(TOKEN, phase, TEXT, REQUIRED, "as the preset names it: `prefill`, `decode`; `mixed`: rows of several sequences; `unknown`: the rows of a batch "
 	"could not be read")
-SHAPE(TOKEN, n_tokens, INTEGER, OPTIONAL, "tokens in the step; further arguments of the function that the preset fetches are beside it: `n_outputs`, "
-	"`n_sequences` and others of the [rows](engines.md#rows) of its batch (a floating-point one as a number, or as `\"NaN\"`, `\"Infinity\"`, "
+SHAPE(TOKEN, n_tokens, INTEGER, OPTIONAL, "tokens in the step. Other arguments that the preset fetches are fields, too, such as `n_outputs`, "
+	"`n_sequences` and others of the [rows](engines.md#rows) of its batch (floating-point values as a number, or as `\"NaN\"`, `\"Infinity\"`, "
 	"`\"-Infinity\"`)")
-SHAPE(TOKEN, rows, COUNT, OPTIONAL, "rows of its batch, whatever the preset calls their number; only where it describes them and all could be read. "
-	"How many sequences they belong to is `n_sequences`")
+SHAPE(TOKEN, rows, COUNT, OPTIONAL, "rows of the step's batch; only if the preset describes them and all could be read. `n_sequences` is the "
+	"number of sequences that they belong to")
 SHAPE(TOKEN, prompt_tokens, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, "of these: rows of prompts, and tokens or drafts behind them; only where the rows of each sequence are "
-	"known. That shows in the steps before, so such a line is written some tenths of a second after the step")
+SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, "how many of `rows` are prompt tokens, and how many are generated tokens or drafts; only where the "
+	"rows of each sequence are known. Earlier steps decide that, so such a line is written some tenths of a second after the step")
 SHAPE(TOKEN, ts_us, US, REQUIRED, "start of the step, from the start of the recording")
 SHAPE(TOKEN, switches, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, switches_voluntary, COUNT, REQUIRED, NEXT)
@@ -68,13 +68,14 @@ SHAPE(TOKEN, migrations, COUNT, REQUIRED, "of the thread, within the step")
 SHAPE(TOKEN, faults_minor, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, faults_major, COUNT, REQUIRED, NEXT)
 SHAPE(TOKEN, syscalls, COUNT, REQUIRED, "of the thread, within the step")
-SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below do not)")
+SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below have none)")
 SHAPE(TOKEN, stand_in, TEXT, OPTIONAL, "the function whose call [stands in](engines.md#steps-that-are-not-called) for a step of the engine: tokens "
 	"and requests are unknown. Otherwise absent")
-SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within the step: the times are those of the part within the window, and "
-	"`ts_us` is 0 or slightly more")
-SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times are those up to there")
-SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: they met its thread at a barrier whose preset names a `group`")
+SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within the step: the times cover the part within the window, and `ts_us` "
+	"is 0 or slightly more")
+SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times end there")
+SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: they met the calling thread at a barrier that has a `group` in "
+	"the preset")
 SHAPE(TOKEN, stall_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN, stall_us, US, OPTIONAL, "the longest single interval in which the calling thread did not run; absent when it never left the CPU")
 SHAPE(TOKEN, cpus_allowed, POSITIVE, OPTIONAL, "number of CPUs that the calling thread may run on (affinity and cpuset) at the end of the step")
@@ -102,27 +103,27 @@ SHAPE(TOKEN, workers_behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behind_others_us, US, OPTIONAL, "the same over all workers: these sum to `workers_runnable`")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
-SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most its total; see below. Not "
-	"a stage but a part of all of them. Absent while unknown, and if inftrace runs in a pid namespace")
-SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "the part of it in which threads of the step waited for a CPU behind inftrace's own")
+SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
+	"is no stage of its own: every stage contains some of it. Absent while unknown, and if inftrace runs in a pid namespace")
+SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "the part of it in which threads of the step waited for a CPU while inftrace's own ran there")
 SHAPE(TOKEN, instructions, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, cycles, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, llc_misses, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, ipc, THOUSANDTHS, OPTIONAL, "with `record -e +pmu`: counts of the calling thread's user code, and instructions per cycle "
 	"([counters.md](counters.md)). Absent if unknown")
 SHAPE(TOKEN, cpu_clock_ns, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, page_faults, COUNT, OPTIONAL, "with `--counters software`: instead of these")
-SHAPE(TOKEN, counters_shared, TRUE, OPTIONAL, "`true`: others used the counters for a part of the step: instead of these")
+SHAPE(TOKEN, page_faults, COUNT, OPTIONAL, "with `--counters software`, in place of the hardware counters")
+SHAPE(TOKEN, counters_shared, TRUE, OPTIONAL, "`true`: other programs used the counters during part of the step; the counts are absent")
 SHAPE(TOKEN, gpu_device, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_kernels, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_copies, COUNT, OPTIONAL, "with `record --gpu`: the device on which the process had most to do during the step and with what it "
-	"launched in it, by its number in the recording ([gpu.md](gpu.md)), and how many kernels, and copies and sets, ran within it, on all devices")
-SHAPE(TOKEN, gpu_PART_us, US, OPTIONAL, "what the GPUs did during the step, all devices of the process together, see below; they sum to `total`, to "
-	"the nanosecond. No stages: the CPU's states are beside them")
+SHAPE(TOKEN, gpu_copies, COUNT, OPTIONAL, "with `record --gpu`: the device that worked longest for the process during the step or on what the "
+	"step launched, by its number in the recording ([gpu.md](gpu.md)); kernels, and copies and memory sets, that ran within the step, on all devices")
+SHAPE(TOKEN, gpu_PART_us, US, OPTIONAL, "what the GPUs did during the step, all devices of the process together, see below; they sum to `total`, "
+	"to the nanosecond. They are no stages, since the stages divide the same time by the thread's states")
 SHAPE(TOKEN, gpu_after_us, US, OPTIONAL, "how long kernels and copies launched in the step ran on any device after its end. llama.cpp's "
 	"`llama_decode` returns before the GPU is done; the wait comes when a token is chosen. Absent if 0")
 SHAPE(TOKEN, gpu_residual_us, US, OPTIONAL, "uncertainty of the devices' times")
-SHAPE(TOKEN, gpu_devices, SEVERAL, OPTIONAL, "how many devices ran something in the step, or had something to run, if more than one")
+SHAPE(TOKEN, gpu_devices, SEVERAL, OPTIONAL, "how many devices ran work of the step or had work queued, if more than one")
 SHAPE(TOKEN, gpu_deviceN_kernels, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_copies, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_deviceN_PART_us, US, OPTIONAL, NEXT)
@@ -130,11 +131,11 @@ SHAPE(TOKEN, gpu_deviceN_after_us, US, OPTIONAL, "if there are several: the same
 	"the others sum to `total`, to the nanosecond. Of more than 16 devices, the 16 with the lowest numbers")
 SHAPE(TOKEN, gpu_gapN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_ts_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_tid, COUNT, OPTIONAL, "the longest intervals of `gpu_idle_launch_us`, three at most of at least 1 us: their length, begin, and "
-	"the thread that ended them with a launch; if none did before the end of the step, its calling thread")
+SHAPE(TOKEN, gpu_gapN_tid, COUNT, OPTIONAL, "up to three of the longest intervals of `gpu_idle_launch_us`, each at least 1 us: length, start, "
+	"and the thread whose launch ended it (the calling thread if none did before the end of the step)")
 SHAPE(TOKEN, gpu_gapN_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL, "what this thread did meanwhile, by the states of `stage_us`: the largest state, and all that are not "
-	"0, which sum to `gpu_gap1_us`; see below")
+SHAPE(TOKEN, gpu_gapN_STATE_us, US, OPTIONAL, "what this thread did meanwhile, by the states of `stage_us`: the longest state, and every state "
+	"that is not 0; they sum to `gpu_gap1_us`; see below")
 SHAPE(TOKEN, gpu_gapN_call, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, gpu_gapN_by_tid, COUNT, OPTIONAL, NEXT)
@@ -177,13 +178,13 @@ STAGE(OP, NAME, PART, OPTIONAL, ELSEWHERE)
 SHAPE(STACK, pid, COUNT, REQUIRED, NEXT)
 SHAPE(STACK, tid, COUNT, REQUIRED, "the thread")
 SHAPE(STACK, step, COUNT, OPTIONAL, NEXT)
-SHAPE(STACK, phase, TEXT, OPTIONAL, "the step that it worked on, and that step's phase; absent if it was in none (`phase` also if the step's end was "
-	"not seen)")
+SHAPE(STACK, phase, TEXT, OPTIONAL, "the step that the thread worked on, and the phase of that step; absent outside steps (`phase` also if the "
+	"step's end was not seen)")
 SHAPE(STACK, state, STATE, REQUIRED, "what the thread was doing, by the names of the states above")
 SHAPE(STACK, kind, ONE_OF(sample or wait), ALWAYS, "`sample`: taken at regular intervals of CPU time; `wait`: the thread was off the CPU for at least "
 	"`--min-stack`")
-SHAPE(STACK, op, TEXT, OPTIONAL, "of samples: the operator that the thread was in, by its name in `op_prof`, and the innermost one where operators "
-	"call each other. Absent outside of operators, and where the operator had not ended ten seconds after the sample")
+SHAPE(STACK, op, TEXT, OPTIONAL, "of samples: the innermost operator that the thread was in, by its name in `op_prof`. Absent outside operators, "
+	"and if the operator had not ended ten seconds after the sample")
 SHAPE(STACK, waker_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(STACK, waker, TEXT, OPTIONAL, NEXT)
 SHAPE(STACK, woken_by, TEXT, OPTIONAL, "of waits that a thread of the targets ended by a system call: the waking thread, its name, and its "
@@ -207,9 +208,9 @@ SHAPE(STEPS, source_kind, ONE_OF(steps), REQUIRED, "`sequence`: derived from the
 SHAPE(STEPS | SEQUENCE | SOCKET, pid, COUNT, REQUIRED, NEXT)
 SHAPE(STEPS | SEQUENCE | SOCKET, ts_us, US, REQUIRED, "its process, and its start, from the start of the recording")
 SHAPE(STEPS | SEQUENCE, context, COUNT, OPTIONAL, "the step's argument of that name; absent if the preset has none")
-SHAPE(STEPS, sequence, COUNT, OPTIONAL, "which of the context's sequences it is; absent if the preset does not describe rows")
+SHAPE(STEPS, sequence, COUNT, OPTIONAL, "its sequence of the context; absent if the preset does not describe rows")
 SHAPE(STEPS, prompt_tokens, COUNT, OPTIONAL, "tokens of the prefill steps; absent with `began_before` and `shared_steps`")
-SHAPE(STEPS | SEQUENCE, output_tokens, COUNT, OPTIONAL, "tokens that its steps produced, by the outputs that the steps were asked for; absent with "
+SHAPE(STEPS | SEQUENCE, output_tokens, COUNT, OPTIONAL, "tokens that its steps produced, counted by the outputs requested of them; absent with "
 	"`shared_steps`")
 SHAPE(STEPS | SEQUENCE, prefill_steps, COUNT, REQUIRED, "more than one if the prompt is longer than a batch")
 SHAPE(STEPS | SEQUENCE, draft_steps, COUNT, OPTIONAL, "steps with several outputs, which verify guessed tokens (speculative decoding). How many were "
@@ -218,68 +219,67 @@ SHAPE(STEPS, mixed, TRUE, OPTIONAL, "`true`: some of its steps also belong to ot
 SHAPE(STEPS, shared_steps, COUNT, OPTIONAL, "steps that had rows of other sequences, too")
 SHAPE(STEPS | SEQUENCE, began_before, TRUE, OPTIONAL, "`true`: the recording (or window) began within it; there is no `ttft` and no `prompt_tokens`")
 SHAPE(STEPS | SEQUENCE, unfinished, TRUE, OPTIONAL, "`true`: the recording ended within one of its steps")
-SHAPE(STEPS | SEQUENCE, end_not_seen, TRUE, OPTIONAL, "`true`: its end was not seen, since no other request had begun in its place when the recording "
+SHAPE(STEPS | SEQUENCE, end_not_seen, TRUE, OPTIONAL, "`true`: its end was not seen: no other request had taken its place when the recording "
 	"ended. It may have had more tokens")
-SHAPE(STEPS | SEQUENCE, lost_steps, TRUE, OPTIONAL, "`true`: steps were lost during it; it has no `ttft` and no `tpot_*`. If it ended and the next "
-	"one began in these, its tokens may be those of both")
+SHAPE(STEPS | SEQUENCE, lost_steps, TRUE, OPTIONAL, "`true`: steps were lost during it; it has no `ttft` and no `tpot_*`. If it ended and the "
+	"next one began during the loss, the tokens of both may be counted here")
 STAGE(STEPS, total, US, REQUIRED, "from the start of its first step to the end of its last one")
 STAGE(STEPS, ttft, US, OPTIONAL, "from the start of its first step to the end of the step that gave the first output, when the first token can be "
 	"sampled. Only if that step is known to be the end of the prompt")
 STAGE(STEPS, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(STEPS, tpot_max, US, OPTIONAL, "time per output token: from the end of the previous step to the end of a decode step. Nearest rank; absent "
-	"without a decode step. Beyond 65536 tokens the percentiles are those of a part of them")
+	"without a decode step. Beyond 65536 tokens the percentiles are taken from a sample of them")
 
 /* a request of a sequence */
 SHAPE(SEQUENCE, number, COUNT, REQUIRED, "1, 2, ... in the order in which requests began, over all processes of the file")
 SHAPE(SEQUENCE, sequence, COUNT, REQUIRED, "the number of the sequence, or slot")
-SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL, "the engine's own number of it, as in its log (llama-server: `task`), where the preset says how the "
-	"engine numbers requests")
+SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL, "the engine's own number for the request, as in its log (llama-server: `task`), if the preset "
+	"says how the engine numbers requests")
 SHAPE(SEQUENCE, prompt_tokens, COUNT, OPTIONAL, "rows of its prompt that were decoded")
-SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: so much of the prompt did not have to be decoded, since it was kept from "
-	"an earlier one; absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another "
-	"sequence ends counts as `began_before`")
+SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: the part of the prompt that was reused from an earlier request; "
+	"absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another sequence ends "
+	"counts as `began_before`")
 SHAPE(SEQUENCE, steps, COUNT, REQUIRED, NEXT)
-SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps with rows of it, and how many of these also had rows of others")
-SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL, "what `--budget` left out of some step meanwhile (see token_prof): without barriers, waits at them are in "
-	"`cpu` here, too")
-SHAPE(SEQUENCE, mixed, TRUE, OPTIONAL, "`true`: in some of its steps it is not known which rows were whose, or two steps of its context overlapped. "
-	"Nothing is said but `total`")
-SHAPE(SEQUENCE, cancelled, TRUE, OPTIONAL, "`true`: its sequence was removed before it had given an output; or it is joined with its socket, and the "
-	"client closed that before the answer was complete: a write failed, or the end of what the client sends was read before its last step ended")
+SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps with rows of this request, and how many of them also had rows of others")
+SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL, "what `--budget` left out of any of its steps (see token_prof): without barriers, waits at them are "
+	"in `cpu` here, too")
+SHAPE(SEQUENCE, mixed, TRUE, OPTIONAL, "`true`: in some of its steps the owners of the rows are unknown, or two steps of its context overlapped. "
+	"Only `total` is given")
+SHAPE(SEQUENCE, cancelled, TRUE, OPTIONAL, "`true`: its sequence was removed before its first output; or it is joined with its socket, and the "
+	"client closed the connection before the answer was complete: a write failed, or the server read the end of the stream before its last step "
+	"ended")
 SHAPE(SEQUENCE, waitedN_for, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, waitedN_sequence, COUNT, OPTIONAL, NEXT)
-SHAPE(SEQUENCE, waitedN_us, US, OPTIONAL, "the request (its `number`) that it waited for longest, of the time in `others`; `waited2_` ... `waited8_` "
-	"the next ones")
-SHAPE(SEQUENCE, waitedN_ttft_us, US, OPTIONAL, "the part of it before the first output; absent if 0")
+SHAPE(SEQUENCE, waitedN_us, US, OPTIONAL, "the request (by `number`) that it waited for longest in `others`; `waited2_` ... `waited8_`: the next")
+SHAPE(SEQUENCE, waitedN_ttft_us, US, OPTIONAL, "the part of that time before the first output; absent if 0")
 SHAPE(SEQUENCE, waited_others_us, US, OPTIONAL, "the rest of `others`")
-SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL, "with `record --gpu`: what the GPUs did in `own_prefill`, `own_decode`, `others` and `between`, by "
-	"the parts of `token_prof`, those that are not 0, which add up to it. Absent of a part of which it is not known for some step, or some time between "
-	"two")
-SHAPE(SEQUENCE, joined, BOOL, OPTIONAL, "`true`: it was seen on a socket as well; then it also has `request`, `fd`, `family`, `bytes_read`, "
-	"`bytes_written`, `reads`, `writes`, `chunks` and `write_blocked_us` of that. `false`: it was not joined. Lines of sockets have it, too, in a "
-	"process with sequences")
-SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL, "`none fits`; `several fit`; `one is not over`: "
-	"it may be one whose end was not seen yet as too many were held")
+SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL, "with `record --gpu`: what the GPUs did in `own_prefill`, `own_decode`, `others` and `between`, "
+	"by the parts of `token_prof` that are not 0; they add up to it. Absent if it is unknown for any of the steps or for the time between any two")
+SHAPE(SEQUENCE, joined, BOOL, OPTIONAL, "`true`: it was also seen on a socket; the line then has `request`, `fd`, `family`, `bytes_read`, "
+	"`bytes_written`, `reads`, `writes`, `chunks` and `write_blocked_us` from there. `false`: it was not joined. Lines of sockets have it if their "
+	"process has sequences")
+SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL, "`none fits`; `several fit`; `one is not "
+	"over`: a request whose end had not been seen may be the match")
 SHAPE(SEQUENCE, source_kind, ONE_OF(sequence), REQUIRED, ELSEWHERE)
-STAGE(SEQUENCE, total, US, REQUIRED, "from the start of its first step to the end of its last one. Engines whose presets have `begin` and `token` "
-	"([engines.md](engines.md#life-of-sequences)), as llama-server, tell more: then from when the engine began with its prompt until its last token was "
-	"sampled")
-STAGE(SEQUENCE, SPAN, PART, OPTIONAL, "what the total is divided into, to the nanosecond; absent with `mixed` and `lost_steps`")
-STAGE(SEQUENCE, SPAN_STATE, US, OPTIONAL, "each of these by the states, as in `token_prof`, of the thread that called the steps; where they are "
-	"known, those that are not 0, which add up to it")
-STAGE(SEQUENCE, ttft, US, OPTIONAL, "from the start of its first step to the end of the step that gave its first output; where the engine tells more, "
-	"from the beginning of `total` until its first token was sampled. Absent with `began_before` and `lost_steps`")
+STAGE(SEQUENCE, total, US, REQUIRED, "from the start of its first step to the end of its last one. If the preset has `begin` and `token` "
+	"([engines.md](engines.md#life-of-sequences)), as for llama-server: from when the engine began with its prompt until its last token was sampled")
+STAGE(SEQUENCE, SPAN, PART, OPTIONAL, "the parts of `total`, to the nanosecond; absent with `mixed` and `lost_steps`")
+STAGE(SEQUENCE, SPAN_STATE, US, OPTIONAL, "each part divided by the states (as in `token_prof`) of the thread that called the steps; if known, "
+	"the states that are not 0, which add up to the part")
+STAGE(SEQUENCE, ttft, US, OPTIONAL, "from the start of its first step to the end of the step that gave its first output; with `begin` and "
+	"`token`, from the start of `total` until its first token was sampled. Absent with `began_before` and `lost_steps`")
 STAGE(SEQUENCE, ttft_others, US, OPTIONAL, NEXT)
-STAGE(SEQUENCE, ttft_between, US, OPTIONAL, "how much of `others` and `between` is before that: with `own_prefill` they add up to `ttft`")
+STAGE(SEQUENCE, ttft_between, US, OPTIONAL, "the parts of `others` and `between` before the first output: with `own_prefill` they add up to "
+	"`ttft`")
 STAGE(SEQUENCE, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it tokens")
 STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, "
 	"`own_decode`, `others` and `between` it adds up to `total`")
-STAGE(SEQUENCE, unread, US, OPTIONAL, "how much of `queued` had passed when the server had read these bytes; absent where that is not known")
-STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer behind its header")
-STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. With "
-	"`write_blocked_us` as long, its client read slowly")
+STAGE(SEQUENCE, unread, US, OPTIONAL, "the part of `queued` before the server read these bytes; absent if unknown")
+STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
+STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. If "
+	"`write_blocked_us` is as long, the client read slowly")
 
 /* a request on a socket */
 SHAPE(SOCKET | SEQUENCE, request, TEXT, FIRST, "`POST /v1/completions`: method and path if it is HTTP, at most 64 bytes, without the query string; "
@@ -292,20 +292,20 @@ SHAPE(SOCKET | SEQUENCE, reads, COUNT, FIRST, NEXT)
 SHAPE(SOCKET | SEQUENCE, writes, COUNT, FIRST, "bytes and system calls")
 SHAPE(SOCKET | SEQUENCE, chunks, COUNT, FIRST, "parts of the answer after the header; writes that begin less than 100 us after the previous one "
 	"belong to the same part. If an engine sends each token at once, these are its tokens")
-SHAPE(SOCKET | SEQUENCE, write_blocked_us, US, OPTIONAL, "time in calls that wrote the answer and had to wait, as for a client that does not read as "
-	"fast; a server that writes without waiting has none")
+SHAPE(SOCKET | SEQUENCE, write_blocked_us, US, OPTIONAL, "time in calls that wrote the answer and blocked, as when the client reads slowly; 0 "
+	"for a server with non-blocking writes")
 SHAPE(SOCKET, end_not_seen, TRUE, OPTIONAL, "`true`: it was answered, but the end of the answer had not been seen when the recording ended")
 SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: it had not been answered when the recording ended")
 SHAPE(SOCKET, source_kind, ONE_OF(socket), REQUIRED, ELSEWHERE)
 SHAPE(SOCKET, joined, FALSE, OPTIONAL, ELSEWHERE)
-STAGE(SOCKET, total, US, REQUIRED, "from when its first bytes came to the end of the system call that wrote its last")
+STAGE(SOCKET, total, US, REQUIRED, "from the arrival of its first bytes to the end of the system call that wrote the last of the answer")
 STAGE(SOCKET, accepted, US, OPTIONAL, "from the accept(2) of its connection until the server had read its first bytes; of the first request on it")
-STAGE(SOCKET, unread, US, OPTIONAL, "until the server had read its first bytes; absent where that is not known")
+STAGE(SOCKET, unread, US, OPTIONAL, "from the arrival of its first bytes until the server had read them; absent if unknown")
 STAGE(SOCKET, first_byte, US, OPTIONAL, "to the first bytes of the answer, which may be the header alone")
 STAGE(SOCKET, ttft, US, OPTIONAL, "to the first part of the answer after the header")
-STAGE(SOCKET, tpot_mean, US, OPTIONAL, "between two parts, exact; absent with fewer than two")
+STAGE(SOCKET, tpot_mean, US, OPTIONAL, "mean time between parts of the answer, exact; absent with fewer than two")
 STAGE(SOCKET, tpot_pN, US, OPTIONAL, NEXT)
-STAGE(SOCKET, tpot_max, US, OPTIONAL, "between two parts, from counts by length: within 1.6 %; the longest is exact")
+STAGE(SOCKET, tpot_max, US, OPTIONAL, "time between parts of the answer: percentiles from a histogram, within 1.6 %; the longest is exact")
 
 /* Sums over a process */
 SHAPE(SYSCALL | FAULT | SCHED | MEMORY | MISFIT, pid, COUNT, REQUIRED, ELSEWHERE)
@@ -315,12 +315,12 @@ SHAPE(SYSCALL, n_NAME, COUNT, OPTIONAL, "system calls, and those of each name")
 STAGE(SYSCALL, NAME, PART, OPTIONAL, "the time in each of them")
 SHAPE(FAULT, n_minor, COUNT, REQUIRED, NEXT)
 SHAPE(FAULT, n_major, COUNT, REQUIRED, "as getrusage(2) counts them")
-SHAPE(FAULT, n_kernel, COUNT, OPTIONAL, "how many of these were taken within the kernel: they have no known duration, nor have others on arm64")
+SHAPE(FAULT, n_kernel, COUNT, OPTIONAL, "how many of these occurred within the kernel; their duration is unknown, as of all faults on arm64")
 STAGE(FAULT, minor, PART, REQUIRED, NEXT)
 STAGE(FAULT, major, PART, REQUIRED, "the time in them")
 SHAPE(SCHED, switches_voluntary, COUNT, REQUIRED, NEXT)
 SHAPE(SCHED, switches_involuntary, COUNT, REQUIRED, NEXT)
-SHAPE(SCHED, threads, COUNT, REQUIRED, "of all its threads, and how many these are")
+SHAPE(SCHED, threads, COUNT, REQUIRED, "of all its threads, and their number")
 STAGE(SCHED, STATE, PART, OPTIONAL, "the states of all its threads, each from its first to its last instant in the recording")
 SHAPE(MEMORY, rss_bytes, COUNT, OPTIONAL, "its resident set, if it is still alive")
 SHAPE(MEMORY, rss_peak_bytes, COUNT, OPTIONAL, "the largest one")
@@ -337,19 +337,19 @@ SHAPE(WINDOW, records, COUNT, REQUIRED, NEXT)
 SHAPE(WINDOW, bytes, COUNT, REQUIRED, NEXT)
 SHAPE(WINDOW, steps, COUNT, REQUIRED, "what was recorded")
 SHAPE(WINDOW, lost, COUNT, REQUIRED, NEXT)
-SHAPE(WINDOW, lost_KIND, COUNT, OPTIONAL, "number of lost records, and of each kind that lost any")
+SHAPE(WINDOW, lost_KIND, COUNT, OPTIONAL, "lost records, in all and of each kind that lost any")
 SHAPE(WINDOW, version, STRING, OPTIONAL, NEXT)
-SHAPE(WINDOW, command_line, STRING, OPTIONAL, "of inftrace, and how the recording was started: of a COMMAND the program alone, secrets as `***`, 1 KB "
-	"at most")
+SHAPE(WINDOW, command_line, STRING, OPTIONAL, "of inftrace, and how the recording was started: only the program of a COMMAND, secrets as `***`, "
+	"at most 1 KB")
 SHAPE(WINDOW, boottime_ns, DIGITS, OPTIONAL, NEXT)
 SHAPE(WINDOW, realtime_ns, DIGITS, OPTIONAL, "`CLOCK_BOOTTIME` and `CLOCK_REALTIME` at the instant from which `ts_us` counts, as in the recording's "
 	"trace; strings, since the numbers are beyond what a double holds")
 SHAPE(WINDOW, boot_id, BOOT_ID, OPTIONAL, NEXT)
-SHAPE(WINDOW, hostname, TEXT, OPTIONAL, "of the machine: the kernel's boot id (`/proc/sys/kernel/random/boot_id`), which its containers have in "
-	"common (but those of systemd-nspawn), and the recorder's host name, which they do not. [Linking](linking.md) uses the boot id. Absent if it is "
+SHAPE(WINDOW, hostname, TEXT, OPTIONAL, "of the machine: the kernel's boot id (`/proc/sys/kernel/random/boot_id`), which its containers share "
+	"(except those of systemd-nspawn), and the recorder's host name, which they do not. [Linking](linking.md) uses the boot id. Absent if it is "
 	"unknown")
 SHAPE(WINDOW, boottime_shift_ns, SHIFT, OPTIONAL, "what the recorder's time namespace adds to the machine's `CLOCK_BOOTTIME`, and so to "
-	"`boottime_ns`; a string, absent where it adds nothing")
+	"`boottime_ns`; a string, absent if 0")
 SHAPE(WINDOW, coverage, SHARE, REQUIRED, "share of the time without loss, 0 to 1")
 SHAPE(WINDOW, not_recorded, ONE_OF(faults), OPTIONAL, "`faults`: the kernel shows no page faults to inftrace "
 	"([deploy.md](deploy.md#where-the-kernel-refuses-events-of-perf))")
@@ -357,7 +357,7 @@ SHAPE(WINDOW, trigger, STRING, OPTIONAL, NEXT)
 SHAPE(WINDOW, trigger_ts_us, US, OPTIONAL, "of a dump of the flight recorder: why it was written, and when")
 SHAPE(WINDOW, budget, SHARE, OPTIONAL, "the share given with `--budget`, 0 to 1")
 SHAPE(WINDOW, left_out, PARTS, OPTIONAL, NEXT)
-SHAPE(WINDOW, left_out_WHAT_us, US, OPTIONAL, "the parts that it turned off, and for how long each")
+SHAPE(WINDOW, left_out_WHAT_us, US, OPTIONAL, "what `--budget` turned off, and for how long each")
 SHAPE(WINDOW, opened_by, STRING, OPTIONAL, NEXT)
 SHAPE(WINDOW, closed_by, STRING, OPTIONAL, "of a window: the reasons")
 SHAPE(WINDOW, holds, COUNT, OPTIONAL, NEXT)
@@ -370,8 +370,8 @@ SHAPE(WINDOW, probed_late_longest_us, US, OPTIONAL, "files that a process had ma
 	"they had. Calls in that time are missing; their number is not known. Absent if there were none")
 SHAPE(WINDOW, gpu_deviceN_name, TEXT, OPTIONAL, NEXT)
 SHAPE(WINDOW, gpu_deviceN_pci, PCI, OPTIONAL, NEXT)
-SHAPE(WINDOW, gpu_deviceN_uuid, UUID, OPTIONAL, "with `record --gpu`: what a device is that was used so far, by its number in the recording, as far "
-	"as the driver says so")
+SHAPE(WINDOW, gpu_deviceN_uuid, UUID, OPTIONAL, "with `record --gpu`: each device used so far, by its number in the recording, as described by "
+	"the driver")
 STAGE(WINDOW, total, US, REQUIRED, ELSEWHERE)
 STAGE(WINDOW, open, US, REQUIRED, ELSEWHERE)
 STAGE(WINDOW, close, US, REQUIRED, ELSEWHERE)
