@@ -237,6 +237,18 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
+static __always_inline void emit_task(struct task_struct *task, u32 event, u32 arg, u32 ptgid, u32 flags, const char *comm, u64 wake)
+{
+	struct rec_task r = { .arg = arg, .ptgid = ptgid };
+
+	/* also in closed windows: for names, and to place probes */
+	if ((!enabled && !cfg.windows) || !emits(REC_TASK))
+		return;
+	hdr_fill(&r.h, REC_TASK, now_ns(), 0, task->tgid, task->pid, event, flags);
+	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), comm);
+	emit_control(&r, sizeof(r), REC_TASK, wake);
+}
+
 /* The load balancer moves a waiting thread to another CPU. (A thread that is just being woken up is moved, too, but it is
  * in no run queue yet.) */
 SEC("tp_btf/sched_migrate_task")
@@ -350,21 +362,6 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
 	return enabled ? waking(p, 0) : 0;
-}
-
-static __always_inline void emit_task(
-	struct task_struct *task, u32 event, u32 arg, u32 ptgid, u32 flags, const char *comm, u64 wake)
-{
-	struct rec_task r = {};
-
-	/* also in closed windows: for names, and to place probes */
-	if ((!enabled && !cfg.windows) || !emits(REC_TASK))
-		return;
-	hdr_fill(&r.h, REC_TASK, now_ns(), 0, task->tgid, task->pid, event, flags);
-	r.arg = arg;
-	r.ptgid = ptgid;
-	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), comm);
-	emit_control(&r, sizeof(r), REC_TASK, wake);
 }
 
 SEC("tp_btf/sched_process_fork")
