@@ -260,8 +260,6 @@ int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 	if (!enabled || !p->on_rq)
 		return 0;
 	t = thread_of(p);
-	if (t)
-		emit_task(p, TASK_MIGRATE, dest_cpu, 0, 0, p->comm, BPF_RB_NO_WAKEUP);
 	if (!t || !t->since || !thread_in_work(t) || t->role == ST_GPU_WAIT || t->throttled)
 		return 0;
 	if (t->off != ST_RUNNABLE && (!t->off || !t->wake_ns))

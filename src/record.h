@@ -336,7 +336,7 @@ struct rec_step_parts {
  * EXIT: arg: exit code as in wait(2); only the flags tell whether the process is gone. COMM: a thread's name, at the start or
  * when it changed.
  */
-#define TASK_EVENTS(X) X(TASK_FORK, "fork") X(TASK_EXEC, "exec") X(TASK_EXIT, "exit") X(TASK_COMM, "rename") X(TASK_MIGRATE, "migrate")
+#define TASK_EVENTS(X) X(TASK_FORK, "fork") X(TASK_EXEC, "exec") X(TASK_EXIT, "exit") X(TASK_COMM, "rename")
 
 enum task_event {
 #define TASK_EVENT(event, name) event,
