@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/checked_files.h"
 #include "capture/features.h"
 #include "capture/links.h"
-#include "capture/seen.h"
 #include "engine/inspect.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
@@ -95,7 +95,7 @@ struct attach *attach_new(const struct attach_config *c)
 	struct attach *a = xcalloc(1, sizeof(*a));
 
 	a->c = *c;
-	a->seen = seen_new();
+	a->checked = checked_files_new();
 	a->budget.left_ns = ALL_NS;
 	a->nop5 = FEATURE_UNTRIED;
 	a->links = links_new(c->programs, c->multi, c->link_gens);
@@ -107,7 +107,7 @@ void attach_free(struct attach *a)
 	if (!a)
 		return;
 	links_free(a->links);
-	seen_free(a->seen);
+	checked_files_free(a->checked);
 	free(a);
 }
 
@@ -392,11 +392,11 @@ struct scan {
 static int attach_scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
-	struct seen_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
+	struct checked_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
 	int n = 0, fd, err;
 	bool claimed;
 
-	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &claimed)) {
+	if (checked_files_use(s->a->checked, m->dev, m->ino, m->path, s->now_ns, &claimed)) {
 		if (claimed)
 			probe_table_mapped(s->a->c.probes, m->dev, m->ino, (uint32_t)s->pid);
 		return 0;
@@ -427,7 +427,7 @@ static int attach_scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	/* a file that could not be read is not tried again under another name */
 	file.number = n ? s->a->number : 0;
-	seen_add(s->a->seen, &file, s->now_ns);
+	checked_files_add(s->a->checked, &file, s->now_ns);
 	if (n > 0)
 		s->sites += n;
 	if (n > 0 && s->a->placed)
@@ -501,16 +501,16 @@ bool attach_give_back(struct attach *a, uint64_t since_ns)
 {
 	uint64_t before = a->given_back;
 
-	seen_forget_unused(a->seen, since_ns, attach_release_file, a);
+	checked_files_forget_unused(a->checked, since_ns, attach_release_file, a);
 	links_close_dropped(a->links);
 	return a->given_back > before;
 }
 
 static void attach_add_named_file(struct attach *a, uint64_t ino, const char *path, bool claimed)
 {
-	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .claimed = claimed };
+	const struct checked_file file = { .ino = ino, .name = path, .number = a->number, .claimed = claimed };
 
-	seen_add(a->seen, &file, 0);
+	checked_files_add(a->checked, &file, 0);
 }
 
 void attach_executable(struct attach *a, const char *path)
@@ -525,7 +525,7 @@ void attach_executable(struct attach *a, const char *path)
 	fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_use(a->seen, 0, st.st_ino, real, 0, NULL))
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !checked_files_use(a->checked, 0, st.st_ino, real, 0, NULL))
 		n = attach_file(a, fd, 0, real);
 	if (n > 0) /* else its own mapping says the same, and more */
 		attach_add_named_file(a, st.st_ino, real, claimed);
@@ -627,7 +627,7 @@ static int attach_named(struct attach *a, size_t spec)
 	}
 	if (!err)
 		err = check_named(a, spec, fd);
-	if (!err && !seen_use(a->seen, 0, st.st_ino, s->library, 0, NULL)) {
+	if (!err && !checked_files_use(a->checked, 0, st.st_ino, s->library, 0, NULL)) {
 		err = attach_file(a, fd, 0, s->library);
 		s = &a->c.probes->specs[spec]; /* the table may have moved */
 		if (err >= 0)

@@ -11,7 +11,7 @@
 #include "engine/spec.h"
 
 struct inspector;
-struct seen;
+struct checked_files;
 
 struct attach_config {
 	struct probe_table *probes;  /* must outlive the result; grows by matches of globs */
@@ -44,7 +44,7 @@ struct attach {
 	struct attach_config c;
 	/* private */
 	bool no_returns;
-	struct seen *seen;
+	struct checked_files *checked;
 	struct {
 		uint64_t left_ns, since_ns; /* of all processes; grows with time */
 		struct {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The files that were looked at. */
-#include "capture/seen.h"
+#include "capture/checked_files.h"
 #include "unit.h"
 
 #define MANY 200000 /* more than are kept */
 
-static void add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint32_t number, uint64_t now_ns)
+static void add(struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint32_t number, uint64_t now_ns)
 {
-	seen_add(s, &(struct seen_file){ .dev = dev, .ino = ino, .name = name, .number = number }, now_ns);
+	checked_files_add(s, &(struct checked_file){ .dev = dev, .ino = ino, .name = name, .number = number }, now_ns);
 }
 
-static bool knows(struct seen *s, uint64_t dev, uint64_t ino, const char *name)
+static bool knows(struct checked_files *s, uint64_t dev, uint64_t ino, const char *name)
 {
-	return seen_use(s, dev, ino, name, 0, NULL);
+	return checked_files_use(s, dev, ino, name, 0, NULL);
 }
 
 TEST(test_names)
 {
-	struct seen *s = seen_new();
+	struct checked_files *s = checked_files_new();
 	bool claimed;
 
 	assert_non_null(s);
@@ -33,16 +33,16 @@ TEST(test_names)
 	assert_true(knows(s, 5, 11, "/x"));
 	add(s, 1, 0, "/a", 3, 0);
 	assert_false(knows(s, 1, 0, "/a"));
-	seen_add(s, &(struct seen_file){ .dev = 1, .ino = 12, .name = "/lib", .number = 4, .claimed = true }, 0);
-	assert_true(seen_use(s, 1, 12, "/lib", 0, &claimed));
+	checked_files_add(s, &(struct checked_file){ .dev = 1, .ino = 12, .name = "/lib", .number = 4, .claimed = true }, 0);
+	assert_true(checked_files_use(s, 1, 12, "/lib", 0, &claimed));
 	assert_true(claimed);
-	seen_free(s);
+	checked_files_free(s);
 }
 
 /* When full, it forgets files without probes; and one inode with many names is found as fast. */
 TEST(test_many)
 {
-	struct seen *s = seen_new();
+	struct checked_files *s = checked_files_new();
 	char name[32];
 	size_t kept = 0;
 
@@ -59,7 +59,7 @@ TEST(test_many)
 		kept += knows(s, 1, i % 2 ? 8 : 1000 + i, name);
 	}
 	assert_in_range(kept, 1, MANY - 1);
-	seen_free(s);
+	checked_files_free(s);
 }
 
 struct given {
@@ -83,29 +83,29 @@ static bool note_given(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
 /* Unused files are forgotten, unless they were named by path or cannot be given back. */
 TEST(test_unused)
 {
-	struct seen *s = seen_new();
+	struct checked_files *s = checked_files_new();
 	struct given g = { .refuses = true };
 
 	assert_non_null(s);
 	add(s, 0, 7, "/named", 9, 0);
 	add(s, 1, 8, "/used", 5, 10);
 	add(s, 1, 9, "/unused", 6, 10);
-	assert_true(seen_use(s, 1, 8, "/used", 20, NULL));
-	seen_forget_unused(s, 10, note_given, &g);
+	assert_true(checked_files_use(s, 1, 8, "/used", 20, NULL));
+	checked_files_forget_unused(s, 10, note_given, &g);
 	assert_int_equal(g.n, 0);
-	seen_forget_unused(s, 20, note_given, &g);
+	checked_files_forget_unused(s, 20, note_given, &g);
 	assert_int_equal(g.n, 1);
 	assert_int_equal(g.ino, 9);
 	assert_int_equal(g.number, 6);
 	g = (struct given){ 0 };
-	seen_forget_unused(s, 20, note_given, &g);
+	checked_files_forget_unused(s, 20, note_given, &g);
 	assert_int_equal(g.n, 1); /* it was kept */
 	assert_false(knows(s, 1, 9, "/unused"));
-	assert_true(seen_use(s, 1, 8, "/used", 20, NULL));
+	assert_true(checked_files_use(s, 1, 8, "/used", 20, NULL));
 	assert_true(knows(s, 1, 7, "/named"));
 	add(s, 1, 9, "/unused", 7, 30); /* again */
 	assert_true(knows(s, 1, 9, "/unused"));
-	seen_free(s);
+	checked_files_free(s);
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "capture/seen.h"
+#include "capture/checked_files.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -27,7 +27,7 @@ struct file {
 	UT_hash_handle hh;
 };
 
-struct seen {
+struct checked_files {
 	struct file *files;
 };
 
@@ -52,50 +52,50 @@ static uint64_t hash_name(const char *name)
 	return hash | 1;
 }
 
-struct seen *seen_new(void)
+struct checked_files *checked_files_new(void)
 {
 	if (!seed && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = clock_mono_ns();
-	return xcalloc(1, sizeof(struct seen));
+	return xcalloc(1, sizeof(struct checked_files));
 }
 
-static void seen_drop_file(struct seen *s, struct file *f)
+static void checked_files_drop(struct checked_files *s, struct file *f)
 {
 	HASH_DEL(s->files, f);
 	free(f);
 }
 
-static void seen_forget_files(struct seen *s, bool probed_too)
+static void checked_files_forget(struct checked_files *s, bool probed_too)
 {
 	struct file *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
 		if (!f->number || probed_too)
-			seen_drop_file(s, f);
+			checked_files_drop(s, f);
 	}
 }
 
-void seen_free(struct seen *s)
+void checked_files_free(struct checked_files *s)
 {
 	if (!s)
 		return;
-	seen_forget_files(s, true);
+	checked_files_forget(s, true);
 	free(s);
 }
 
-void seen_forget_unused(struct seen *s, uint64_t since_ns, seen_unused_cb cb, void *arg)
+void checked_files_forget_unused(struct checked_files *s, uint64_t since_ns, unused_file_cb cb, void *arg)
 {
 	struct file *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
 		if (f->key.dev && f->used_ns < since_ns && cb(f->key.dev, f->key.ino, f->number, arg))
-			seen_drop_file(s, f);
+			checked_files_drop(s, f);
 	}
 }
 
-static struct file *seen_find_file(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
+static struct file *checked_files_find(const struct checked_files *s, uint64_t dev, uint64_t ino, uint64_t name)
 {
 	struct key key = { dev, ino, name };
 	struct file *f;
@@ -109,15 +109,15 @@ static struct file *seen_find_file(const struct seen *s, uint64_t dev, uint64_t 
 	return f;
 }
 
-void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
+void checked_files_add(struct checked_files *s, const struct checked_file *file, uint64_t now_ns)
 {
 	struct key key = { file->dev, file->ino, file->number ? 0 : hash_name(file->name) };
 	struct file *f;
 
-	if (!file->ino || seen_find_file(s, file->dev, file->ino, key.name))
+	if (!file->ino || checked_files_find(s, file->dev, file->ino, key.name))
 		return;
 	if (HASH_COUNT(s->files) == FILES_MAX)
-		seen_forget_files(s, false);
+		checked_files_forget(s, false);
 	if (HASH_COUNT(s->files) == FILES_MAX)
 		return;
 	f = xmalloc(sizeof(*f));
@@ -125,12 +125,12 @@ void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
 }
 
-bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)
+bool checked_files_use(struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)
 {
-	struct file *f = seen_find_file(s, dev, ino, 0);
+	struct file *f = checked_files_find(s, dev, ino, 0);
 
 	if (!f)
-		f = seen_find_file(s, dev, ino, hash_name(name));
+		f = checked_files_find(s, dev, ino, hash_name(name));
 	if (!f)
 		return false;
 	f->used_ns = now_ns;
