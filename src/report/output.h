@@ -42,7 +42,7 @@ void page_counts(const struct page *page, const struct count_phases *c);
 void page_gpu(const struct page *page, const struct gpu_phase *p);
 
 /* Writes the groups of ranks, and how many ranks are in none. */
-void page_late(const struct page *page, const struct late *l);
+void page_stragglers(const struct page *page, const struct stragglers *l);
 
 /* ---- as JSON, with json-c ---- */
 
@@ -112,6 +112,6 @@ void json_put_phase_counts(const struct page *page, struct json_object *o, const
 void json_put_gpu(const struct page *page, struct json_object *o, const struct gpu_phases *g);
 
 /* "collectives" of the report, if there are groups of ranks, and "ranks_not_compared". */
-void json_put_late(const struct page *page, struct json_object *o, const struct late *l);
+void json_put_stragglers(const struct page *page, struct json_object *o, const struct stragglers *l);
 
 #endif

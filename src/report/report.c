@@ -20,7 +20,7 @@ static void make_summaries(struct report *r)
 		typical_find(m->processes[i]);
 		summary_make(m->processes[i], m, &names, &r->summaries[i]);
 	}
-	late_find(m, r->summaries, &r->late);
+	stragglers_find(m, r->summaries, &r->stragglers);
 }
 
 void report_make(struct report *r, const char *const *files, size_t n_files,
@@ -53,7 +53,7 @@ void report_slo(struct report *r, const struct slo *slo)
 
 void report_free(struct report *r)
 {
-	late_free(&r->late);
+	stragglers_free(&r->stragglers);
 	for (size_t i = 0; i < r->model.n_processes; i++)
 		summary_free(&r->summaries[i]);
 	free(r->summaries);
@@ -66,7 +66,7 @@ bool report_empty(const struct report *r)
 		if (!process_empty(r->model.processes[i]))
 			return false;
 	}
-	return !r->late.n_groups && !r->late.alone && !r->model.n_families;
+	return !r->stragglers.n_groups && !r->stragglers.alone && !r->model.n_families;
 }
 
 /* ---- objects ---- */
@@ -490,7 +490,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 		json_put_requests_plot(one, p, &sum->batches);
 		json_put_flames(page, one, p, &sum->code);
 	}
-	json_put_late(page, o, &r->late);
+	json_put_stragglers(page, o, &r->stragglers);
 	if (r->model.n_families) {
 		json_put_list (o, "families", one, f, r->model.families, r->model.n_families) {
 			json_put_name(page, one, "event", f->event);

@@ -18,15 +18,15 @@
  */
 
 /* Stragglers per group whose cause is looked for: those with the largest excess. */
-#define LATE_EVENTS_MAX 1000
+#define STRAGGLER_EVENTS_MAX 1000
 
-enum late_why {
-	LATE_NO_PROFILE, /* no profile has steps of the process */
-	LATE_UNKNOWN,    /* none of its slow steps explains the event */
-	LATE_KNOWN,
+enum straggler_why {
+	STRAGGLER_NO_PROFILE, /* no profile has steps of the process */
+	STRAGGLER_UNKNOWN,    /* none of its slow steps explains the event */
+	STRAGGLER_KNOWN,
 };
 
-struct late_event {
+struct straggler_event {
 	size_t collective;    /* index among the group's collectives */
 	uint32_t unit, after; /* the unit that entered last, and the one before it */
 	uint32_t rank;        /* index into the ranks: the last one of `unit` */
@@ -34,13 +34,13 @@ struct late_event {
 	int64_t late_ns;   /* behind `after` */
 	int64_t excess_ns; /* the part of late_ns that is new since its previous call and beyond the usual */
 	int64_t since_ns;  /* its host's CLOCK_BOOTTIME: it took longer from here to the call */
-	enum late_why why;
-	const struct process *p; /* LATE_KNOWN */
+	enum straggler_why why;
+	const struct process *p; /* STRAGGLER_KNOWN */
 	struct slow_step slow;
 };
 
 /* A host or a rank. */
-struct late_unit {
+struct straggler_unit {
 	uint32_t host;            /* index into the archive's hosts */
 	uint32_t rank;            /* index into the ranks; RANKS_NONE: the unit is a host */
 	uint64_t last;            /* how often it was last by more than the clock uncertainty */
@@ -50,10 +50,10 @@ struct late_unit {
 	struct cause_sums causes; /* the largest excess first */
 };
 
-struct late_group {
+struct straggler_group {
 	const struct archive_hosts *hosts;
 	const struct rank_group *group;
-	struct late_unit *units;
+	struct straggler_unit *units;
 	size_t n_units;
 	bool by_host;
 	uint64_t judged;
@@ -61,25 +61,25 @@ struct late_group {
 	uint64_t incomplete;             /* a rank's call is missing */
 	uint64_t unplaced;               /* a clock is not known, or not at that time */
 	int64_t residual_ns;             /* the largest clock uncertainty of two units */
-	LIST(struct late_event, events); /* the longest excess first, at most LATE_EVENTS_MAX */
+	LIST(struct straggler_event, events); /* the longest excess first, at most STRAGGLER_EVENTS_MAX */
 	uint64_t all_events;
 };
 
-struct late {
-	LIST(struct late_group, groups);
+struct stragglers {
+	LIST(struct straggler_group, groups);
 	uint64_t alone; /* ranks with calls that are in no group, although several processes have ranks */
 };
 
-/* Finds the groups of all archives of the model. summaries: one per process. The caller calls late_free(). */
-void late_find(struct model *m, const struct summary *summaries, struct late *ret);
-void late_free(struct late *l);
+/* Finds the groups of all archives of the model. summaries: one per process. The caller calls stragglers_free(). */
+void stragglers_find(struct model *m, const struct summary *summaries, struct stragglers *ret);
+void stragglers_free(struct stragglers *l);
 
 /* ---- the report ---- */
 
 struct report {
 	struct model model;
 	struct summary *summaries; /* one for each of the model's processes */
-	struct late late;          /* of archives */
+	struct stragglers stragglers;    /* of archives */
 	const char *const *files;
 	size_t n_files;
 };

@@ -102,7 +102,7 @@ static void text_add_late_part(struct text *t, const struct process *p, const st
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
  * 1.40 s queued; 310 ms for request 21 (2048 prompt tokens)". Returns buf. */
-static const char *late_sentence(const struct process *p, const struct request *r, const struct request_late *late,
+static const char *straggler_sentence(const struct process *p, const struct request *r, const struct request_late *late,
 	char buf[SENTENCE_MAX])
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
@@ -261,7 +261,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 		const struct request *r = &p->served.requests[ref->request];
 
 		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
-			page_put(page, "  %s\n", late_sentence(p, r, &late, SENTENCE));
+			page_put(page, "  %s\n", straggler_sentence(p, r, &late, SENTENCE));
 	}
 	if (sum->n_culprits)
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
@@ -316,7 +316,7 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		if (wait->first >= 0)
 			json_put_us(one, "ttft_us", wait->first);
 	}
-	json_put_text(o, "text", late_sentence(p, r, late, SENTENCE));
+	json_put_text(o, "text", straggler_sentence(p, r, late, SENTENCE));
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
@@ -495,7 +495,7 @@ void json_put_requests_plot(struct json_object *o, const struct process *p, cons
 
 		snprintf(key, sizeof(key), "%u", places[ref->request]);
 		if (!json_object_object_get_ex(texts, key, NULL) && request_late_find(p, &sum->typicals, r, ref->kind, &late))
-			json_put_text(texts, key, late_sentence(p, r, &late, SENTENCE));
+			json_put_text(texts, key, straggler_sentence(p, r, &late, SENTENCE));
 	}
 	free(chosen);
 	free(places);

@@ -369,7 +369,7 @@ void report_text(const struct report *r, uint32_t slowest, FILE *out)
 	const char *between = "";
 
 	page_put_triggers(&page);
-	page_late(&page, &r->late);
+	page_stragglers(&page, &r->stragglers);
 	for (size_t i = 0; i < m->n_processes; i++) {
 		if (process_empty(m->processes[i]))
 			continue;

@@ -30,7 +30,7 @@ struct finder {
 	const struct model *m;
 	const struct summary *summaries;
 	const struct ranks *ranks;
-	struct late_group *g;
+	struct straggler_group *g;
 	uint32_t *unit_of;     /* by member */
 	struct entry *entries; /* by unit, of the collective at hand */
 	struct judged *judged;
@@ -52,7 +52,7 @@ static uint32_t member_call(const struct finder *f, uint32_t member, size_t coll
 
 static void find_units(struct finder *f)
 {
-	struct late_group *g = f->g;
+	struct straggler_group *g = f->g;
 	const struct rank_group *group = g->group;
 
 	for (size_t i = 1; i < group->n; i++)
@@ -65,7 +65,7 @@ static void find_units(struct finder *f)
 		size_t unit = list_find(g->n_units, u, g->by_host && g->units[u].host == host);
 
 		if (unit == g->n_units)
-			g->units[g->n_units++] = (struct late_unit){ .host = host, .rank = g->by_host ? RANKS_NONE : group->members[i] };
+			g->units[g->n_units++] = (struct straggler_unit){ .host = host, .rank = g->by_host ? RANKS_NONE : group->members[i] };
 		f->unit_of[i] = (uint32_t)unit;
 	}
 }
@@ -73,7 +73,7 @@ static void find_units(struct finder *f)
 /* Sets the entries of a collective. Returns false, and counts it, if one is missing or its time unknown. */
 static bool get_entries(struct finder *f, size_t collective)
 {
-	struct late_group *g = f->g;
+	struct straggler_group *g = f->g;
 	bool placed = true;
 
 	for (uint32_t u = 0; u < g->n_units; u++)
@@ -99,7 +99,7 @@ static bool get_entries(struct finder *f, size_t collective)
 /* Finds the last unit and the one before it, and what each unit took itself. */
 static void collective_find_last(struct finder *f, size_t collective, int64_t before_ns)
 {
-	struct late_group *g = f->g;
+	struct straggler_group *g = f->g;
 	struct judged *j = &f->judged[g->judged];
 	uint32_t last = 0, after = 1, host, other;
 
@@ -161,18 +161,18 @@ static const struct summary *rank_find_summary(const struct finder *f, const str
 	return NULL;
 }
 
-static void late_add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
+static void straggler_add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
 {
-	struct late_group *g = f->g;
+	struct straggler_group *g = f->g;
 	const struct rank *r = member_rank(f, j->member);
 	const struct rank_call *call = &r->calls[member_call(f, j->member, j->collective)];
 	int64_t since = call[-1].at_ns > j->before_ns ? call[-1].at_ns : j->before_ns;
-	struct late_unit *u = &g->units[j->unit];
+	struct straggler_unit *u = &g->units[j->unit];
 
 	u->stragglers++;
 	u->excess_ns = ns_add(u->excess_ns, excess_ns);
 	g->all_events++;
-	*list_add(g, events) = (struct late_event){
+	*list_add(g, events) = (struct straggler_event){
 		.collective = j->collective,
 		.unit = j->unit,
 		.after = j->after,
@@ -217,18 +217,18 @@ static void find_stragglers(struct finder *f, uint32_t unit)
 	median = fmax(median, 0);
 	for (size_t i = 0; i < n; i++) {
 		if (unit_is_last(&j[i], unit) && !isnan(own[i]) && own[i] - median > limit)
-			late_add_event(f, &j[i], (int64_t)(own[i] - median));
+			straggler_add_event(f, &j[i], (int64_t)(own[i] - median));
 	}
 	free(late);
 	free(values);
 }
 
-ORDER(compare_events, struct late_event, FALLING(excess_ns), RISING(collective))
+ORDER(compare_events, struct straggler_event, FALLING(excess_ns), RISING(collective))
 
 /* ---- why ---- */
 
 /* ns for which the slow step, or the pause before it, overlaps the time in which the rank got late; 0 or less: none. */
-static int64_t event_overlap_ns(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+static int64_t event_overlap_ns(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct straggler_event *e)
 {
 	struct recording_clock clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, slow->step, STEP_RECORDING));
 	int64_t begin, from, to;
@@ -243,7 +243,7 @@ static int64_t event_overlap_ns(const struct finder *f, const struct process *p,
 
 /* Whether a slow step explains an event. Part of the time in its states may lie outside of the overlap, behind the call,
  * where it waits for other ranks: at most as much as the step itself does. */
-static bool step_explains_event(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+static bool step_explains_event(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct straggler_event *e)
 {
 	int64_t inside = event_overlap_ns(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;
 	const struct cause *c = &slow->cause;
@@ -256,27 +256,27 @@ static bool step_explains_event(const struct finder *f, const struct process *p,
 	return c->part - outside >= enough / 2 && ns_add(c->part, c->second_part) - outside >= enough;
 }
 
-static void event_find_why(struct finder *f, struct late_event *e)
+static void event_find_why(struct finder *f, struct straggler_event *e)
 {
 	const struct process *p = NULL;
 	const struct summary *sum = rank_find_summary(f, f->ranks->list[e->rank], &p);
 
-	e->why = sum ? LATE_UNKNOWN : LATE_NO_PROFILE;
-	for (size_t i = 0; sum && i < sum->n_slow && e->why != LATE_KNOWN; i++) {
+	e->why = sum ? STRAGGLER_UNKNOWN : STRAGGLER_NO_PROFILE;
+	for (size_t i = 0; sum && i < sum->n_slow && e->why != STRAGGLER_KNOWN; i++) {
 		if (!step_explains_event(f, p, &sum->slow[i], e))
 			continue;
-		e->why = LATE_KNOWN;
+		e->why = STRAGGLER_KNOWN;
 		e->p = p;
 		e->slow = sum->slow[i];
 	}
 }
 
-static void late_explain_events(struct finder *f)
+static void straggler_explain_events(struct finder *f)
 {
-	struct late_group *g = f->g;
+	struct straggler_group *g = f->g;
 
 	list_sort(g->events, g->n_events, compare_events);
-	g->n_events = least_of(g->n_events, LATE_EVENTS_MAX);
+	g->n_events = least_of(g->n_events, STRAGGLER_EVENTS_MAX);
 	list_for_each (e, g->events, g->n_events) {
 		const struct cause *c = &e->slow.cause;
 		/* all pauses count as one cause, without a state */
@@ -291,7 +291,7 @@ static void late_explain_events(struct finder *f)
 				.by_task = c->by_tid,
 				.crowded = c->crowded,
 			};
-		if (e->why == LATE_KNOWN)
+		if (e->why == STRAGGLER_KNOWN)
 			cause_sums_add(&g->units[e->unit].causes, &sum, e->excess_ns, false);
 	}
 	list_for_each (unit, g->units, g->n_units)
@@ -300,14 +300,14 @@ static void late_explain_events(struct finder *f)
 
 /* ---- groups ---- */
 
-static void late_add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
+static void stragglers_add_group(struct stragglers *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
 	const struct rank_group *group)
 {
 	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
 	int64_t before_ns = INT64_MIN;
 
 	f.g = list_add(l, groups);
-	*f.g = (struct late_group){ .hosts = hosts, .group = group };
+	*f.g = (struct straggler_group){ .hosts = hosts, .group = group };
 	find_units(&f);
 	f.n = f.ranks->list[group->members[0]]->n;
 	f.judged = xcalloc(f.n, sizeof(*f.judged));
@@ -321,7 +321,7 @@ static void late_add_group(struct late *l, const struct model *m, const struct s
 	}
 	for (uint32_t u = 0; u < f.g->n_units; u++)
 		find_stragglers(&f, u);
-	late_explain_events(&f);
+	straggler_explain_events(&f);
 	free(f.unit_of);
 	free(f.entries);
 	free(f.judged);
@@ -343,7 +343,7 @@ static uint64_t ranks_count_ungrouped(const struct ranks *r)
 	return several ? n - grouped : 0;
 }
 
-void late_find(struct model *m, const struct summary *summaries, struct late *ret)
+void stragglers_find(struct model *m, const struct summary *summaries, struct stragglers *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_archives; i++) {
@@ -351,12 +351,12 @@ void late_find(struct model *m, const struct summary *summaries, struct late *re
 
 		ranks_group(&h->ranks);
 		list_for_each (group, h->ranks.groups, h->ranks.n_groups)
-			late_add_group(ret, m, summaries, h, group);
+			stragglers_add_group(ret, m, summaries, h, group);
 		ret->alone += ranks_count_ungrouped(&h->ranks);
 	}
 }
 
-void late_free(struct late *l)
+void stragglers_free(struct stragglers *l)
 {
 	list_for_each (g, l->groups, l->n_groups) {
 		for (size_t k = 0; k < g->n_units; k++)
@@ -373,44 +373,44 @@ void late_free(struct late *l)
 #define RANKS_SHOWN 8
 #define CAUSES_SHOWN 4
 #define HOST_SHOWN 64
-#define LATE_NAME_MAX 96
-#define LATE_SENTENCE_MAX (SENTENCE_MAX + 320)
+#define STRAGGLER_NAME_MAX 96
+#define STRAGGLER_SENTENCE_MAX (SENTENCE_MAX + 320)
 
-static const char *host_name(const struct model *m, const struct late_group *g, uint32_t host, char buf[HOST_SHOWN])
+static const char *host_name(const struct model *m, const struct straggler_group *g, uint32_t host, char buf[HOST_SHOWN])
 {
 	return text_printable(buf, HOST_SHOWN, model_text(m, g->hosts->list[host].name));
 }
 #define HOST(m, g, host) host_name(m, g, host, (char[HOST_SHOWN]){ 0 })
 
 /* "b, pid 300" */
-static const char *rank_name(const struct model *m, const struct late_group *g, uint32_t rank, char buf[LATE_NAME_MAX])
+static const char *rank_name(const struct model *m, const struct straggler_group *g, uint32_t rank, char buf[STRAGGLER_NAME_MAX])
 {
 	const struct rank *r = g->hosts->ranks.list[rank];
 
-	snprintf(buf, LATE_NAME_MAX, "%s, pid %u", HOST(m, g, r->host), r->pid);
+	snprintf(buf, STRAGGLER_NAME_MAX, "%s, pid %u", HOST(m, g, r->host), r->pid);
 	return buf;
 }
 
 /* "b", or a rank. */
-static const char *late_unit_name(const struct model *m, const struct late_group *g, uint32_t unit, char buf[LATE_NAME_MAX])
+static const char *straggler_unit_name(const struct model *m, const struct straggler_group *g, uint32_t unit, char buf[STRAGGLER_NAME_MAX])
 {
-	const struct late_unit *u = &g->units[unit];
+	const struct straggler_unit *u = &g->units[unit];
 
 	return u->rank == RANKS_NONE ? host_name(m, g, u->host, buf) : rank_name(m, g, u->rank, buf);
 }
 
 /* "b, pid 300: 31.0 ms after a at ncclAllReduce of 8192 bytes: step 12, ..." */
-static const char *straggler_sentence(const struct model *m, const struct late_group *g, const struct late_event *e, char buf[LATE_SENTENCE_MAX])
+static const char *straggler_sentence(const struct model *m, const struct straggler_group *g, const struct straggler_event *e, char buf[STRAGGLER_SENTENCE_MAX])
 {
-	char rank[LATE_NAME_MAX], after[LATE_NAME_MAX], text[SENTENCE_MAX];
+	char rank[STRAGGLER_NAME_MAX], after[STRAGGLER_NAME_MAX], text[SENTENCE_MAX];
 	const char *why = "there is no profile of it";
 
-	if (e->why == LATE_UNKNOWN)
+	if (e->why == STRAGGLER_UNKNOWN)
 		why = "its steps do not show why";
-	if (e->why == LATE_KNOWN)
+	if (e->why == STRAGGLER_KNOWN)
 		why = words_slow(m, e->p, &e->slow, text);
-	snprintf(buf, LATE_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank),
-		DURATION(e->late_ns), late_unit_name(m, g, e->after, after), collective_name(e->call->function),
+	snprintf(buf, STRAGGLER_SENTENCE_MAX, "%s: %s after %s at %s of %llu bytes: %s", rank_name(m, g, e->rank, rank),
+		DURATION(e->late_ns), straggler_unit_name(m, g, e->after, after), collective_name(e->call->function),
 		LLU(e->call->bytes), why);
 	return buf;
 }
@@ -425,7 +425,7 @@ static const char *cause_text(const struct model *m, const struct cause_sum *c, 
 
 /* ---- on a terminal ---- */
 
-static void page_put_late_head(const struct page *page, const struct late_group *g)
+static void page_put_late_head(const struct page *page, const struct straggler_group *g)
 {
 	/* what is not in the table */
 	const struct {
@@ -438,7 +438,7 @@ static void page_put_late_head(const struct page *page, const struct late_group 
 		{ g->group->unplaced, "calls of other ranks belong to none, as far as is known" },
 	};
 	size_t n = g->group->n;
-	char name[LATE_NAME_MAX];
+	char name[STRAGGLER_NAME_MAX];
 
 	page_put(page, "Collectives of %zu ranks", n);
 	if (g->group->ranks > n)
@@ -452,15 +452,15 @@ static void page_put_late_head(const struct page *page, const struct late_group 
 	}
 }
 
-static void page_put_late_units(const struct page *page, const struct late_group *g)
+static void page_put_late_units(const struct page *page, const struct straggler_group *g)
 {
-	char name[LATE_NAME_MAX];
+	char name[STRAGGLER_NAME_MAX];
 
 	page_put(page, "\n  %-24s%9s %10s %10s %10s %10s\n", "entered last", "count", "p50", "p99", "max", "stragglers");
 	for (uint32_t u = 0; u < g->n_units; u++) {
-		const struct late_unit *unit = &g->units[u];
+		const struct straggler_unit *unit = &g->units[u];
 
-		page_put(page, "  %-24s%9llu %10s %10s %10s %10llu\n", late_unit_name(page->m, g, u, name), LLU(unit->last),
+		page_put(page, "  %-24s%9llu %10s %10s %10s %10llu\n", straggler_unit_name(page->m, g, u, name), LLU(unit->last),
 			unit->last ? DURATION(unit->late.p50) : "", unit->last ? DURATION(unit->late.p99) : "",
 			unit->last ? DURATION(unit->late.max) : "", LLU(unit->stragglers));
 		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
@@ -472,7 +472,7 @@ static void page_put_late_units(const struct page *page, const struct late_group
 			LLU(g->close), DURATION(g->residual_ns));
 }
 
-void page_late(const struct page *page, const struct late *l)
+void page_stragglers(const struct page *page, const struct stragglers *l)
 {
 	list_for_each (g, l->groups, l->n_groups) {
 		page_put_late_head(page, g);
@@ -481,7 +481,7 @@ void page_late(const struct page *page, const struct late *l)
 		if (g->all_events && page->slowest)
 			page_put(page, "Late by more than usual: %llu\n", LLU(g->all_events));
 		list_for_each (e, g->events, least_of(g->n_events, page->slowest))
-			page_put(page, "  %s\n", straggler_sentence(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
+			page_put(page, "  %s\n", straggler_sentence(page->m, g, e, (char[STRAGGLER_SENTENCE_MAX]){ 0 }));
 		page_put(page, "\n");
 	}
 	if (l->alone)
@@ -491,7 +491,7 @@ void page_late(const struct page *page, const struct late *l)
 
 /* ---- as JSON ---- */
 
-static void json_put_late_unit(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_unit *u)
+static void json_put_late_unit(const struct page *page, struct json_object *o, const struct straggler_group *g, const struct straggler_unit *u)
 {
 	json_put_text(o, "host", HOST(page->m, g, u->host));
 	if (u->rank != RANKS_NONE)
@@ -509,10 +509,10 @@ static void json_put_late_unit(const struct page *page, struct json_object *o, c
 	}
 }
 
-static void json_put_late_event(const struct page *page, struct json_object *o, const struct late_group *g, const struct late_event *e)
+static void json_put_late_event(const struct page *page, struct json_object *o, const struct straggler_group *g, const struct straggler_event *e)
 {
 	const struct rank *r = g->hosts->ranks.list[e->rank];
-	const struct late_unit *after = &g->units[e->after];
+	const struct straggler_unit *after = &g->units[e->after];
 
 	json_put_text(o, "host", HOST(page->m, g, r->host));
 	json_put_u64(o, "pid", r->pid);
@@ -526,17 +526,17 @@ static void json_put_late_event(const struct page *page, struct json_object *o, 
 	json_put_text(o, "after_host", HOST(page->m, g, after->host));
 	if (after->rank != RANKS_NONE)
 		json_put_u64(o, "after_pid", g->hosts->ranks.list[after->rank]->pid);
-	if (e->why == LATE_KNOWN) {
+	if (e->why == STRAGGLER_KNOWN) {
 		json_put_u64(o, "step", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_NUMBER));
 		json_put_u64(o, "recording", (uint64_t)steps_get(&e->p->steps, e->slow.step, STEP_RECORDING));
 		json_put_text(o, "state", e->slow.gap ? "between" : words_state(e->slow.cause.state));
 		json_put_text(o, "where", cause_where_names[e->slow.cause.where]);
 		json_put_us(o, "state_us", e->slow.gap ? e->slow.cause.excess : e->slow.cause.part);
 	}
-	json_put_text(o, "text", straggler_sentence(page->m, g, e, (char[LATE_SENTENCE_MAX]){ 0 }));
+	json_put_text(o, "text", straggler_sentence(page->m, g, e, (char[STRAGGLER_SENTENCE_MAX]){ 0 }));
 }
 
-static void json_put_late_group(const struct page *page, struct json_object *o, const struct late_group *g)
+static void json_put_late_group(const struct page *page, struct json_object *o, const struct straggler_group *g)
 {
 	json_put_list (o, "ranks", one, member, g->group->members, g->group->n) {
 		const struct rank *r = g->hosts->ranks.list[*member];
@@ -563,7 +563,7 @@ static void json_put_late_group(const struct page *page, struct json_object *o, 
 		json_put_late_event(page, one, g, event);
 }
 
-void json_put_late(const struct page *page, struct json_object *o, const struct late *l)
+void json_put_stragglers(const struct page *page, struct json_object *o, const struct stragglers *l)
 {
 	if (l->n_groups) {
 		json_put_list (o, "collectives", one, g, l->groups, l->n_groups)
