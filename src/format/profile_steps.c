@@ -15,7 +15,7 @@
 #include "format/derive.h"
 #include "format/gpu_gaps.h"
 #include "format/stack_text.h"
-#include "format/weight.h"
+#include "format/step_overhead.h"
 #include "gpu/info.h"
 #include "schema/left_out.h"
 #include "target/cgroup.h"
@@ -150,7 +150,7 @@ static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_
 {
 	const struct probe_spec *spec = &ps->rec->probes->specs[r->h.id];
 	char off[SHED_TEXT_MAX];
-	struct weight weight;
+	struct step_overhead weight;
 
 	p = PUT(p, ts_us, profile_since(ps->rec, r->h.start_ns));
 	p = PUT(p, switches, (uint64_t)r->n.switches_voluntary + r->n.switches_involuntary);
@@ -180,7 +180,7 @@ static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_
 	if (r->counted == COUNTED)
 		p = counts_fmt(p, &ps->rec->counters, r->counts);
 	p = PUT_NONZERO(p, counters_shared, r->counted == COUNTED_SHARED);
-	if (weight_of(r, ps->rec->prices, ps->self, &weight)) {
+	if (step_overhead_of(r, ps->rec->prices, ps->self, &weight)) {
 		p = PUT(p, tracer_us, weight.ns);
 		p = PUT(p, tracer_waited_us, weight.waited_ns);
 	}

@@ -198,7 +198,7 @@ void capture_weigh(struct capture *c)
 	st = session_stats(c->session);
 	session_hits(c->session, times);
 	counters = (struct hit_time){ .n = st->counters_time.n, .ns = st->counters_time.ns };
-	prices_make(&c->prices, times, session_counters(c->session).mask ? &counters : NULL, c->outside_ns);
+	probe_costs_make(&c->prices, times, session_counters(c->session).mask ? &counters : NULL, c->outside_ns);
 	c->prices.sample_ns = session_sample_ns(c->session, &c->prices.sample_period_ns);
 }
 

@@ -7,9 +7,9 @@
 #include "capture/follow.h"
 #include "capture/misfit.h"
 #include "capture/session.h"
-#include "engine/spec.h"
 #include "engine/handles.h"
-#include "format/weight.h"
+#include "engine/spec.h"
+#include "format/step_overhead.h"
 #include "record/metadata.h"
 #include "record/options.h"
 #include "target/tasks.h"
@@ -36,7 +36,7 @@ struct capture {
 	struct calibration *calibration; /* while it runs; NULL: done, or costs are not measured */
 	bool weighs;
 	uint64_t outside_ns[HIT_MAX]; /* time to reach a program and return, see calibrate.h */
-	struct prices prices;
+	struct probe_costs prices;
 };
 
 /* Checks that the kernel and the privileges allow recording. Prints one line on failure; -EPERM, -EOPNOTSUPP. */

@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "format/weight.h"
+#include "format/step_overhead.h"
 #include "record/capture.h"
 #include "sink/process_list.h"
 #include "target/process.h"
@@ -146,15 +146,15 @@ static void hide_barriers(uint64_t ns[ST_MAX])
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size)
 {
 	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
-	struct weight w;
+	struct step_overhead w;
 
 	if (parts && size <= sizeof(o->step)) {
 		memcpy(&o->step, h, size);
-		o->step.s.left_out = parts; /* weight_of() depends on it */
+		o->step.s.left_out = parts; /* step_overhead_of() depends on it */
 		h = &o->step.s.h;
 	}
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
-		weight_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
+		step_overhead_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
 		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
 	}

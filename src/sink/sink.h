@@ -31,7 +31,7 @@
 struct gpu_info;
 struct host_id;
 struct left_out;
-struct prices;
+struct probe_costs;
 struct profile_meta;
 struct request_feed;
 struct stacks;
@@ -47,7 +47,7 @@ struct recording {
 	bool sockets;                    /* requests on sockets are recorded, too */
 	uint32_t window;                 /* number of this window, from 0 */
 	uint64_t name_real_ns;           /* the time in the names of its files */
-	const struct prices *prices;     /* of hits, as far as known; NULL: unknown */
+	const struct probe_costs *prices;     /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without --budget */
 	struct counters counters;        /* of steps and operators */
 	bool lacks_faults;               /* page faults were wanted, but the kernel does not show them */
@@ -217,7 +217,7 @@ static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)
 
 /* Whether the wake-up is drawn as a flow, from a waker that is a thread of this output: from the wake-up, which is within the
  * waker's slice, to the thread's last nanosecond off the CPU. */
-static inline bool off_cpu_has_arrow(
+static inline bool off_cpu_has_flow(
 	const struct rec_off_cpu *r, const struct recording *rec, uint32_t waker_tgid)
 {
 	return waker_tgid && r->waker_slice && r->wake_ns >= rec->start_boot_ns && r->h.dur_ns &&

@@ -17,7 +17,7 @@
 #include "capture/session.h"
 #include "engine/check.h"
 #include "format/derive.h"
-#include "format/weight.h"
+#include "format/step_overhead.h"
 #include "io/writer.h"
 #include "record/options.h"
 #include "sink/sink.h"
@@ -340,7 +340,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 			.straggler.state = STATE_NONE,
 		},
 	};
-	struct weight weight;
+	struct step_overhead weight;
 	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
 
 	ls.step.began_before = r->h.flags & REC_F_OPEN_START;
@@ -354,7 +354,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 		ls.step.workers[i] = (int64_t)r->workers_ns[i];
 		ls.step.workers_total += ls.step.workers[i];
 	}
-	ls.weighed = weight_of(r, rec->prices, (uint32_t)getpid(), &weight);
+	ls.weighed = step_overhead_of(r, rec->prices, (uint32_t)getpid(), &weight);
 	ls.step.tracer = ls.weighed ? (int64_t)weight.ns : -1;
 	ls.step.n_behind = behind_take_info(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)

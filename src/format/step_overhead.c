@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/weight.h"
+#include "format/step_overhead.h"
 
 /* all: used if t was never timed */
 static uint64_t mean_ns(const struct hit_time *t, const struct hit_time *all)
@@ -7,7 +7,7 @@ static uint64_t mean_ns(const struct hit_time *t, const struct hit_time *all)
 	return t->n ? t->ns / t->n : all->ns / all->n;
 }
 
-void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const struct hit_time *counters, const uint64_t outside_ns[HIT_MAX])
+void probe_costs_make(struct probe_costs *p, const struct hit_time timed[HIT_MAX], const struct hit_time *counters, const uint64_t outside_ns[HIT_MAX])
 {
 	struct hit_time all = { 0 };
 
@@ -24,7 +24,7 @@ void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const s
 
 /* Samples are not counted per step: returns their average cost, or 0 where --budget left some out. The cost of the stacks of
  * waits is unknown. */
-static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], const struct prices *p)
+static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], const struct probe_costs *p)
 {
 	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ];
 
@@ -33,7 +33,7 @@ static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], 
 	return p->sample_period_ns ? on_cpu * p->sample_ns / p->sample_period_ns : 0;
 }
 
-static uint64_t hits_ns(const struct rec_step *r, const struct hits *h, const uint64_t times[ST_MAX], const struct prices *p)
+static uint64_t hits_ns(const struct rec_step *r, const struct hits *h, const uint64_t times[ST_MAX], const struct probe_costs *p)
 {
 	uint64_t ns = samples_ns(r, times, p);
 
@@ -53,7 +53,7 @@ static uint64_t behind_own_ns(const struct behind_table *table, uint32_t self)
 	return ns;
 }
 
-bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, struct weight *ret_weight)
+bool step_overhead_of(const struct rec_step *r, const struct probe_costs *p, uint32_t self, struct step_overhead *ret_weight)
 {
 	uint64_t hits, waited;
 
