@@ -9,8 +9,8 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
-#include "format/arrows.h"
 #include "format/chrome.h"
+#include "format/flows.h"
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"
@@ -253,7 +253,7 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 
 /* ---- wake-ups ---- */
 
-/* One end of an arrow. */
+/* One end of a flow. */
 struct flow_end {
 	uint32_t pid, tid;
 	uint64_t ns;
@@ -274,38 +274,38 @@ static void chrome_write_flow(
 	event_end(c, fmt_flow_end(c, fmt_lit(event_begin(c), "{\"ph\":\"f\",\"bp\":\"e\",\"id\":"), to, name, category));
 }
 
-void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
+void chrome_flow(struct chrome_sink *c, const struct flow *a)
 {
 	const struct flow_end from = { a->waker_tgid, a->waker_track, a->wake_ns }, to = { a->tgid, a->track, a->end_ns };
 
 	chrome_write_flow(c, &from, &to, a->is_launch ? "ac2g" : "wake-up", a->is_launch ? "ac2g" : "sched");
 }
 
-/* Not inline: its register saves would cost every record (20 of 500 instructions of a system call's), and few have arrows. */
+/* Not inline: its register saves would cost every record (20 of 500 instructions of a system call's), and few have flows. */
 __attribute__((noinline)) static void write_begun(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
-	struct arrow a;
+	struct flow a;
 
-	arrows_add_slice(c->arrows, h->tid, h->start_ns, at->tid);
-	while (arrows_take(c->arrows, h->tid, h->start_ns, &a)) {
+	flows_add_slice(c->flows, h->tid, h->start_ns, at->tid);
+	while (flows_take(c->flows, h->tid, h->start_ns, &a)) {
 		a.waker_track = at->tid;
-		chrome_arrow(c, &a);
+		chrome_flow(c, &a);
 	}
 }
 
-/* A slice was written: writes the arrows that begin in it. */
-static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
+/* A slice was written: writes the flows that begin in it. */
+static void write_flows(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
 	if (h->flags & REC_F_WOKE || record_launches(&c->rec, h))
 		write_begun(c, h, at);
 }
 
-/* From the waker's thread at the wake-up to the woken thread's last nanosecond off the CPU, since an arrow must end inside a
+/* From the waker's thread at the wake-up to the woken thread's last nanosecond off the CPU, since a flow must end inside a
  * slice. */
-static void make_wakeup_arrow(
+static void make_wakeup_flow(
 	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
 {
-	struct arrow a = {
+	struct flow a = {
 		.waker_tgid = waker_tgid,
 		.waker_tid = r->waker_tid,
 		.tgid = r->h.tgid,
@@ -318,8 +318,8 @@ static void make_wakeup_arrow(
 
 	if (a.end_ns < a.wake_ns)
 		a.end_ns = a.wake_ns;
-	if (arrows_add(c->arrows, &a))
-		chrome_arrow(c, &a);
+	if (flows_add(c->flows, &a))
+		chrome_flow(c, &a);
 }
 
 /* ---- records ---- */
@@ -377,7 +377,7 @@ static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 	if (r->h.flags & SYSCALL_F_BLOCKED && !ipc)
 		p = fmt_lit(p, ",\"path\":\"slow\"");
 	args_end(c, p, &at);
-	write_arrows(c, &r->h, &at);
+	write_flows(c, &r->h, &at);
 }
 
 static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
@@ -397,7 +397,7 @@ static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
 		p = fmt_lit(p, ",\"kernel\":true");
 	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
-	write_arrows(c, &r->h, &at);
+	write_flows(c, &r->h, &at);
 }
 
 static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
@@ -430,8 +430,8 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	}
 	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
-	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
-		make_wakeup_arrow(c, r, waker->tgid, &at);
+	if (off_cpu_has_flow(r, &c->rec, waker ? waker->tgid : 0))
+		make_wakeup_flow(c, r, waker->tgid, &at);
 }
 
 static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
@@ -532,7 +532,7 @@ static void chrome_write_function(struct chrome_sink *c, const struct rec_functi
 		p = counts_fmt(p, &c->rec.counters, counts);
 	p = fmt_open(p, r->h.flags);
 	args_end(c, p, &at);
-	write_arrows(c, &r->h, &at);
+	write_flows(c, &r->h, &at);
 }
 
 static char *fmt_states(char *p, const uint64_t *ns)
@@ -745,7 +745,7 @@ static void write_request_slice(const struct request_slice *s, void *arg)
 	chrome_span(arg, &(struct rec_hdr){ .start_ns = s->start, .dur_ns = s->end - s->start }, REQUESTS_PID, request_row_tid(s->row), &s->d);
 }
 
-static void write_request_arrow(const struct request_arrow *a, void *arg)
+static void write_request_flow(const struct request_flow *a, void *arg)
 {
 	struct flow_end from = { REQUESTS_PID, request_row_tid(a->from_row), a->from_ns }, to = { REQUESTS_PID, request_row_tid(a->row), a->ns };
 
@@ -768,7 +768,7 @@ static void write_request_counter(
 
 static const struct request_tracks_ops requests_ops = {
 	.slice = write_request_slice,
-	.arrow = write_request_arrow,
+	.flow = write_request_flow,
 	.counter = write_request_counter,
 };
 
@@ -782,7 +782,7 @@ static void chrome_write_step(struct chrome_sink *c, const struct rec_step *r, s
 		return;
 	at = chrome_place(c, &r->h);
 	write_step_span(c, r, size, &at, false);
-	write_arrows(c, &r->h, &at);
+	write_flows(c, &r->h, &at);
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* 0: more steps at once than lanes; then only their threads' tracks have them */
 		write_step_span(c, r, size, &at, true);
@@ -908,7 +908,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 		pr->named = false;
 		memset(pr->lanes_named, 0, sizeof(pr->lanes_named));
 	}
-	arrows_reset(c->arrows);
+	flows_reset(c->flows);
 	request_tracks_rotate(c->requests);
 	workers_forget_names(&c->workers);
 	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
@@ -933,7 +933,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	err = writer_close(c->sink.w);
 	irq_names_free(c->irqs);
 	request_tracks_free(c->requests);
-	free(c->arrows);
+	free(c->flows);
 	free(c->launches);
 	workers_free(&c->workers);
 	free(c->processes.list);
@@ -956,7 +956,7 @@ struct sink *chrome_sink_new(struct writer *w, const struct recording *rec)
 
 	c->sink.ops = &chrome_ops;
 	c->rec = *rec;
-	c->arrows = arrows_new();
+	c->flows = flows_new();
 	c->requests = request_tracks_new(&c->rec, &requests_ops, c);
 	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)

@@ -73,7 +73,7 @@ struct chrome_sink {
 	uint64_t flow_id;
 	bool begun; /* the opening bracket of this file was written */
 	bool loss_named;
-	struct arrows *arrows;
+	struct flows *flows;
 	struct kineto_launches *launches; /* NULL: not in Kineto's form, or nothing was launched */
 	struct workers workers;
 	struct irq_names *irqs;
@@ -124,9 +124,9 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 /* Writes the kernels and copies that were held for their operator: those whose operator has ended, or for too long; or all. */
 void chrome_kineto_held(struct chrome_sink *c, bool all);
 
-/* Writes both ends of an arrow whose slice was written. */
-struct arrow;
-void chrome_arrow(struct chrome_sink *c, const struct arrow *a);
+/* Writes both ends of a flow whose slice was written. */
+struct flow;
+void chrome_flow(struct chrome_sink *c, const struct flow *a);
 
 /* Writes what precedes the first event. */
 char *chrome_begin(struct chrome_sink *c, char *p);

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "format/arrows.h"
 #include "format/chrome.h"
+#include "format/flows.h"
 #include "util/bytes.h"
 #include "util/clock.h"
 
@@ -67,9 +67,9 @@ static char *fmt_copy(char *p, const struct rec_gpu *r)
 	return r->h.id == GPU_COPY ? fmt_string(fmt_lit(p, ",\"kind\":"), gpu_copy_name(r->copy_kind)) : p;
 }
 
-static void add_launch_arrow(struct chrome_sink *c, const struct rec_gpu *r)
+static void add_launch_flow(struct chrome_sink *c, const struct rec_gpu *r)
 {
-	struct arrow a = {
+	struct flow a = {
 		.waker_tgid = r->h.tgid,
 		.waker_tid = r->launch_tid,
 		.tgid = PID_GPU + r->device,
@@ -81,8 +81,8 @@ static void add_launch_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 		.is_launch = true,
 	};
 
-	if (gpu_has_arrow(r, &c->rec) && arrows_add(c->arrows, &a))
-		chrome_arrow(c, &a);
+	if (gpu_has_flow(r, &c->rec) && flows_add(c->flows, &a))
+		chrome_flow(c, &a);
 }
 
 /* ---- in Kineto's form: kernels have the number of the operator that launched them ---- */
@@ -188,7 +188,7 @@ static void kineto_launch(struct chrome_sink *c, const struct rec_gpu *r)
 	struct rec_hdr h = r->h;
 	char *p;
 
-	if (!c->rec.kineto || !gpu_has_arrow(r, &c->rec))
+	if (!c->rec.kineto || !gpu_has_flow(r, &c->rec))
 		return;
 	h.tid = r->launch_tid;
 	h.start_ns = r->launch_ns;
@@ -230,7 +230,7 @@ static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 	*p++ = '}';
 	event_end(c, p);
 	kineto_launch(c, r);
-	add_launch_arrow(c, r);
+	add_launch_flow(c, r);
 }
 
 /* Whether the operator that launched it is known, or will not be. */

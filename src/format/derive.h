@@ -111,8 +111,8 @@ const char *gpu_counter_unit(enum gpu_counter c);
 /* false: unknown */
 bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_t *ret_value);
 
-/* Whether an arrow leads to it from the call that launched it. */
-static inline bool gpu_has_arrow(const struct rec_gpu *r, const struct recording *to)
+/* Whether a flow leads to it from the call that launched it. */
+static inline bool gpu_has_flow(const struct rec_gpu *r, const struct recording *to)
 {
 	return r->h.flags & GPU_F_FIRST && r->launch_tid && r->launch_ns >= to->start_boot_ns &&
 	       r->h.start_ns >= r->launch_ns && r->h.dur_ns;

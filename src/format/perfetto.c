@@ -654,7 +654,7 @@ static void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *
 	}
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, HELD_PLAIN);
-	if (!off_cpu_has_arrow(r, &s->rec, waker_tgid))
+	if (!off_cpu_has_flow(r, &s->rec, waker_tgid))
 		return;
 	from = perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS);
 	if (from) /* to just before it runs, as in the JSON */
@@ -719,7 +719,7 @@ static void perfetto_request_slice(const struct request_slice *rs, void *arg)
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
-static void perfetto_request_arrow(const struct request_arrow *a, void *arg)
+static void perfetto_request_flow(const struct request_flow *a, void *arg)
 {
 	struct perfetto_sink *s = arg;
 	uint32_t from = a->lane ? a->lane : perfetto_request_row(s, a->from_row);
@@ -734,7 +734,7 @@ static void perfetto_request_count(uint32_t group, enum request_counter counter,
 
 static const struct request_tracks_ops requests_ops = {
 	.slice = perfetto_request_slice,
-	.arrow = perfetto_request_arrow,
+	.flow = perfetto_request_flow,
 	.counter = perfetto_request_count,
 };
 

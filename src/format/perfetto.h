@@ -112,7 +112,7 @@ struct perfetto_sink {
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns;               /* of the last snapshot */
 	uint64_t deltas_ns;              /* the position of the clock of deltas */
-	uint64_t flow;                   /* id of the last arrow */
+	uint64_t flow;                   /* id of the last flow */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row;           /* of their process in this file; 0: not described */
 	struct perfetto_stacks *stacks;  /* NULL: none so far */

@@ -65,7 +65,7 @@ static const char *const arg_names[ARGS] = {
 };
 
 /*
- * trace_processor finds the end of an arrow by the event's number alone, among all files of one machine in an archive
+ * trace_processor finds the end of a flow by the event's number alone, among all files of one machine in an archive
  * (InitPerMachineState() makes its GpuTracker), and the API of a slice by its context's number alone, among all files (table
  * gpu_context): both start somewhere else in each recording. Tracks of queues are per file (InitPerTraceAndMachineState()).
  */
@@ -343,8 +343,8 @@ static char *put_launch_args(char *p, const struct gpu_info *info, const struct 
 	return proto_close(launch, p);
 }
 
-/* The arrow begins at an instant: a flow from the call's slice would also come from each slice within it. */
-static void write_launch_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
+/* The flow begins at an instant: a flow from the call's slice would also come from each slice within it. */
+static void write_launch_flow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);
 	struct event e;
@@ -383,8 +383,8 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 		p = proto_text(p, GPU_STAGE_NAME, name, strlen(name));
 	}
 	packet_end(s, packet, proto_close(event, put_launch_args(p, s->rec.gpu, r)));
-	if (gpu_has_arrow(r, &s->rec))
-		write_launch_arrow(s, r, g->number);
+	if (gpu_has_flow(r, &s->rec))
+		write_launch_flow(s, r, g->number);
 }
 
 static uint32_t gpu_process_row(struct perfetto_sink *s, uint32_t device)

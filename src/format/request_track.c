@@ -341,30 +341,30 @@ static void tell_phases(struct request_tracks *t, const struct step_request *r, 
 	}
 }
 
-static void tell_arrow(struct request_tracks *t, const struct step_request *r, uint32_t row, const char *name,
+static void tell_flow(struct request_tracks *t, const struct step_request *r, uint32_t row, const char *name,
 	const struct step_carrier *c, uint64_t from_ns, uint64_t ns)
 {
-	const struct request_arrow a = {
+	const struct request_flow a = {
 		.name = name, .tgid = r->tgid, .lane = c->lane, .row = row, .from_ns = from_ns, .ns = ns
 	};
 
-	/* a slice without a length holds no arrow, nor does one in another file */
+	/* a slice without a length holds no flow, nor does one in another file */
 	if (c->known && c->lane && c->file == t->file && c->end > c->start)
-		t->ops->arrow(&a, t->arg);
+		t->ops->flow(&a, t->arg);
 }
 
 /* From its first step, from the one that gave its first token, and from its last: those in between are too many. */
-static void tell_arrows(struct request_tracks *t, const struct step_request *r, const struct live_request *l, uint32_t row)
+static void tell_flows(struct request_tracks *t, const struct step_request *r, const struct live_request *l, uint32_t row)
 {
 	uint64_t first_token = r->first_output < r->last_end ? r->first_output : r->last_end - 1;
 
 	if (r->last_end == r->start)
 		return;
-	tell_arrow(t, r, row, "first step", &l->first, l->first.start, l->first.start);
+	tell_flow(t, r, row, "first step", &l->first, l->first.start, l->first.start);
 	if (l->gave_first.known && !r->lost)
-		tell_arrow(t, r, row, "first token", &l->gave_first, l->gave_first.end - 1, first_token);
+		tell_flow(t, r, row, "first token", &l->gave_first, l->gave_first.end - 1, first_token);
 	if (l->last.number != l->first.number && l->last.number != l->gave_first.number)
-		tell_arrow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
+		tell_flow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
 }
 
 /* Returns the row of its slice; NO_ROW: it has none. */
@@ -383,7 +383,7 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 	drawn_add_request(&s.d, r, l);
 	t->ops->slice(&s, t->arg);
 	tell_phases(t, r, s.row);
-	tell_arrows(t, r, l, s.row);
+	tell_flows(t, r, l, s.row);
 	return s.row;
 }
 
@@ -391,7 +391,7 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
 {
 	struct request_slice s = request_slice_init(NO_ROW, "queued", socket->h.start_ns, o->start);
-	struct request_arrow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
+	struct request_flow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
 
 	if (s.start >= s.end)
 		return;
@@ -402,9 +402,9 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 	drawn_add(&s.d, "pid", DRAWN_NUMBER, o->tgid);
 	drawn_add(&s.d, "fd", DRAWN_NUMBER, socket->h.id);
 	t->ops->slice(&s, t->arg);
-	/* a slice in an earlier file, or without a length, holds no arrow */
+	/* a slice in an earlier file, or without a length, holds no flow */
 	if (o->row != NO_ROW && o->file == t->file && !o->empty)
-		t->ops->arrow(&a, t->arg);
+		t->ops->flow(&a, t->arg);
 }
 
 /* ---- steps ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The pseudo process `requests` of a trace, for both formats. Requests found in steps with rows become slices
- * on a row for each slot (the sequence of a context in which they run), arrows from the steps that carried
+ * on a row for each slot (the sequence of a context in which they run), flows from the steps that carried
  * them, and counters; a format only has to write these.
  *
  * Slices of one row nest or follow each other. A request is written when it is over, which may be long after
@@ -44,7 +44,7 @@ struct request_slice {
 	struct drawn d;
 };
 
-struct request_arrow {
+struct request_flow {
 	const char *name;
 	uint32_t tgid; /* of the step */
 	uint32_t lane; /* of its slice, as assigned by the format; 0: from another row */
@@ -56,7 +56,7 @@ struct request_tracks_ops {
 	/* Slices that contain others come first. */
 	void (*slice)(const struct request_slice *s, void *arg);
 	/* Called after the slice in which it ends. */
-	void (*arrow)(const struct request_arrow *a, void *arg);
+	void (*flow)(const struct request_flow *a, void *arg);
 	/* Values of one counter come in the order of time. */
 	void (*counter)(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg);
 };

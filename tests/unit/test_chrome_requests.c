@@ -79,7 +79,7 @@ TEST_WITH(test_slices, setup, teardown)
 }
 
 /* From the slices of steps, numbered in args, to those of requests. */
-TEST_WITH(test_arrows, setup, teardown)
+TEST_WITH(test_flows, setup, teardown)
 {
 	static const struct {
 		const char *name, *from, *to;
@@ -93,7 +93,7 @@ TEST_WITH(test_arrows, setup, teardown)
 		{ "first token", "14.000", "14.001" },
 		{ "last step", "16.999", "16.999" },
 	};
-	unsigned int n[2] = { 0 }, arrows = 0;
+	unsigned int n[2] = { 0 }, flows = 0;
 	struct out o;
 
 	add_rows_probe();
@@ -111,9 +111,9 @@ TEST_WITH(test_arrows, setup, teardown)
 		assert_text(field(e, "ts"), end ? want[n[end]].to : want[n[end]].from);
 		assert_int_equal(json_object_get_int64(json_object_object_get(e, "pid")), end ? REQUESTS_PID : PID);
 		n[end]++;
-		arrows += end;
+		flows += end;
 	}
-	assert_int_equal(arrows, ARRAY_SIZE(want));
+	assert_int_equal(flows, ARRAY_SIZE(want));
 	chrome_done(&o);
 }
 
@@ -238,7 +238,7 @@ TEST_WITH(test_groups, setup, teardown)
 	chrome_done(&o);
 }
 
-/* A request is in the file in which it ends; arrows to steps in another file are left out. */
+/* A request is in the file in which it ends; flows to steps in another file are left out. */
 TEST_WITH(test_rotated, setup, teardown)
 {
 	struct out o, first;

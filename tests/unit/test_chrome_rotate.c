@@ -76,8 +76,8 @@ TEST_WITH(test_chrome_rotate, setup, teardown)
 	chrome_done(&o);
 }
 
-/* An arrow from a slice of the first file would begin outside every slice in the second. */
-TEST_WITH(test_chrome_rotate_arrows, setup, teardown)
+/* A flow from a slice of the first file would begin outside every slice in the second. */
+TEST_WITH(test_chrome_rotate_flows, setup, teardown)
 {
 	struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_getpid) };
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Chrome trace: off-CPU time, who ended it, and its arrows. */
+/* The Chrome trace: off-CPU time, who ended it, and its flows. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
@@ -63,7 +63,7 @@ TEST_WITH(test_chrome_wakeups, setup, teardown)
 				"'run_queue_us':1.234,'waker_tid':5000099}}\n");
 }
 
-/* A thread can be woken just before it has left the CPU, by one that has moved on since: the arrow begins at that time,
+/* A thread can be woken just before it has left the CPU, by one that has moved on since: the flow begins at that time,
  * within the waker's slice, and the thread is runnable from its first nanosecond off CPU. */
 TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 {
@@ -99,7 +99,7 @@ TEST_WITH(test_chrome_early_wakeup, setup, teardown)
 }
 
 /*
- * Where a system call takes 0.2 us, chrome://tracing nests consecutive calls, and drops arrows that begin in a call that it
+ * Where a system call takes 0.2 us, chrome://tracing nests consecutive calls, and drops flows that begin in a call that it
  * has nested. The file has them at their instants; the checker reports their number. KEEP names a file for the trace, which
  * tests/integration/importer.sh has the importer read.
  */
@@ -109,7 +109,7 @@ TEST_WITH(test_chrome_fast_calls, setup, teardown)
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = TID };
 	uint64_t at = START + 20000, off_end = START;
 	const char *keep = getenv("KEEP"), *note;
-	unsigned int arrows = 0, random = 1;
+	unsigned int flows = 0, random = 1;
 	char *summary = NULL;
 	size_t summary_len;
 	struct out o;
@@ -133,7 +133,7 @@ TEST_WITH(test_chrome_fast_calls, setup, teardown)
 		off_end = off.wake_ns + 900;
 		off.h.dur_ns = off_end - off.h.start_ns;
 		EMIT(&o, &off);
-		arrows++;
+		flows++;
 	}
 	chrome_read(&o);
 	f = open_memstream(&summary, &summary_len);
@@ -141,8 +141,8 @@ TEST_WITH(test_chrome_fast_calls, setup, teardown)
 	note = strstr(summary, "; note: ");
 	assert_non_null(note);
 	assert_non_null(strstr(note, " arrows that chrome://tracing leaves out"));
-	assert_in_range(atoi(note + strlen("; note: ")), arrows / 20, arrows - arrows / 20);
-	for (unsigned int i = 0; i < arrows; i += 100)
+	assert_in_range(atoi(note + strlen("; note: ")), flows / 20, flows - flows / 20);
+	for (unsigned int i = 0; i < flows; i += 100)
 		assert_non_null(find(&o, "s", "wake-up", i));
 	if (keep) {
 		f = fopen(keep, "we");
@@ -153,8 +153,8 @@ TEST_WITH(test_chrome_fast_calls, setup, teardown)
 	chrome_done(&o);
 }
 
-/* Arrows from the waker to the woken thread: each with its own id, both ends in slices. */
-TEST_WITH(test_chrome_arrows, setup, teardown)
+/* Flows from the waker to the woken thread: each with its own id, both ends in slices. */
+TEST_WITH(test_chrome_flows, setup, teardown)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
 	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
@@ -174,7 +174,7 @@ TEST_WITH(test_chrome_arrows, setup, teardown)
 		r.h.dur_ns = n < 25 ? 25 : n + 1;
 		EMIT(&o, &r);
 	}
-	/* no arrows: no slice to start in, or a lost one; nothing to end in; still off CPU; an interrupt */
+	/* no flows: no slice to start in, or a lost one; nothing to end in; still off CPU; an interrupt */
 	r.h.start_ns += 20000;
 	r.wake_ns = r.h.start_ns;
 	r.waker_slice = 0;

@@ -534,7 +534,7 @@ TEST_WITH(test_by_thread, set_up, tear_down)
 	assert_int_equal(got.list[3].launched_ns, t + 15 * US);
 	assert_int_equal(got.list[4].launched_ns, t + 5 * US);
 	assert_int_equal(got.list[5].launched_ns, 0);
-	/* one arrow for each call */
+	/* one flow for each call */
 	assert_int_equal(!!(got.list[0].h.flags & GPU_F_FIRST) + !!(got.list[2].h.flags & GPU_F_FIRST), 1);
 	assert_launches(3, 3, 0);
 }

@@ -305,7 +305,7 @@ TEST(test_mark)
 	reader_free(r);
 }
 
-/* An arrow leads from an instant on the waker's track to one in the last nanosecond of the woken thread's off-CPU slice. */
+/* A flow leads from an instant on the waker's track to one in the last nanosecond of the woken thread's off-CPU slice. */
 TEST(test_wake_up)
 {
 	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX) };

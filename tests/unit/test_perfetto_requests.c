@@ -87,8 +87,8 @@ TEST_WITH(test_together, setup, teardown)
 	reader_free(r);
 }
 
-/* Each arrow begins within a step's slice on the track `steps`, and ends on the track of its slot. */
-TEST_WITH(test_arrows, setup, teardown)
+/* Each flow begins within a step's slice on the track `steps`, and ends on the track of its slot. */
+TEST_WITH(test_flows, setup, teardown)
 {
 	size_t begins = 0, ends = 0;
 	struct reader *r;

@@ -91,7 +91,7 @@ TEST_WITH(test_chrome, set_up, tear_down)
 				"{'ph':'C','pid':4195001,'tid':4195001,'ts':10.000,'name':'busy (pid 5000001)','cat':'gpu','args':{'%':50}}\n");
 }
 
-/* An arrow waits for its slice, and is dropped with it. */
+/* A flow waits for its slice, and is dropped with it. */
 TEST_WITH(test_no_slice, set_up, tear_down)
 {
 	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID, .launch_ns = START + 1, .launched_ns = START + 2 };

@@ -233,7 +233,7 @@ TEST(test_trace_golden)
 	}
 }
 
-/* A real trace of PyTorch's profiler: other rules (string pids, unpaired arrows), no failure. The
+/* A real trace of PyTorch's profiler: other rules (string pids, unpaired flows), no failure. The
  * figures are what Python's json module and the chrome://tracing importer count. */
 TEST(test_trace_kineto)
 {

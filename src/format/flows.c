@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "format/arrows.h"
+#include "format/flows.h"
 
 #include <string.h>
 
 #include "util/alloc.h"
 
 /* In one pass over the rings at most a few thousand slices with a wake-up arrive: a set overflows
- * only by chance, and then an arrow is missing. */
+ * only by chance, and then a flow is missing. */
 #define SETS (1 << 14)
 #define WAYS 4
 #define WAITING (1 << 13)
@@ -17,17 +17,17 @@ struct slice {
 	uint32_t tid, track;
 };
 
-struct arrows {
+struct flows {
 	struct slice written[SETS][WAYS]; /* the newest first */
-	struct arrow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES slots */
+	struct flow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES slots */
 };
 
-struct arrows *arrows_new(void)
+struct flows *flows_new(void)
 {
-	return xcalloc(1, sizeof(struct arrows));
+	return xcalloc(1, sizeof(struct flows));
 }
 
-void arrows_reset(struct arrows *a)
+void flows_reset(struct flows *a)
 {
 	memset(a, 0, sizeof(*a));
 }
@@ -38,7 +38,7 @@ static size_t slice_hash(uint32_t tid, uint64_t slice_ns)
 	return (size_t)(((slice_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull) >> 40);
 }
 
-void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t track)
+void flows_add_slice(struct flows *a, uint32_t tid, uint64_t slice_ns, uint32_t track)
 {
 	struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
 
@@ -47,7 +47,7 @@ void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_
 }
 
 /* Returns whether the slice was written, and then sets the track. */
-static bool slice_is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
+static bool slice_is_written(const struct flows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
 {
 	const struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
 
@@ -60,39 +60,39 @@ static bool slice_is_written(const struct arrows *a, uint32_t tid, uint64_t slic
 	return false;
 }
 
-bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow *ret_arrow)
+bool flows_take(struct flows *a, uint32_t tid, uint64_t slice_ns, struct flow *ret_flow)
 {
 	size_t place = slice_hash(tid, slice_ns);
 
 	for (int i = 0; i < PROBES; i++) {
-		struct arrow *w = &a->waiting[(place + (size_t)i) % WAITING];
+		struct flow *w = &a->waiting[(place + (size_t)i) % WAITING];
 
 		if (!w->wake_ns || w->waker_tid != tid || w->slice_ns != slice_ns)
 			continue;
-		*ret_arrow = *w;
+		*ret_flow = *w;
 		w->wake_ns = 0;
 		return true;
 	}
 	return false;
 }
 
-bool arrows_add(struct arrows *a, struct arrow *arrow)
+bool flows_add(struct flows *a, struct flow *flow)
 {
-	size_t place = slice_hash(arrow->waker_tid, arrow->slice_ns);
-	struct arrow *oldest = &a->waiting[place % WAITING];
+	size_t place = slice_hash(flow->waker_tid, flow->slice_ns);
+	struct flow *oldest = &a->waiting[place % WAITING];
 
-	if (slice_is_written(a, arrow->waker_tid, arrow->slice_ns, &arrow->waker_track))
+	if (slice_is_written(a, flow->waker_tid, flow->slice_ns, &flow->waker_track))
 		return true;
 	for (int i = 0; i < PROBES; i++) {
-		struct arrow *w = &a->waiting[(place + (size_t)i) % WAITING];
+		struct flow *w = &a->waiting[(place + (size_t)i) % WAITING];
 
 		if (!w->wake_ns) {
-			*w = *arrow;
+			*w = *flow;
 			return false;
 		}
 		if (w->wake_ns < oldest->wake_ns)
 			oldest = w;
 	}
-	*oldest = *arrow;
+	*oldest = *flow;
 	return false;
 }
