@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "report/report.h"
-#include "report/words.h"
+#include "report/sentences.h"
 
 /* The output. JSON uses only m, for names, and slowest, the number of slow steps and requests to list. */
 struct page {

@@ -9,8 +9,8 @@
 
 #include "process_sums.h"
 #include "report/requests.h"
+#include "report/sentences.h"
 #include "report/stats.h"
-#include "report/words.h"
 
 #define LIVE_SLOW_MAX 10
 #define LIVE_MINUTE_NS (60 * INT64_C(1000000000))

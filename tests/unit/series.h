@@ -3,8 +3,8 @@
 #ifndef INFTRACE_TEST_SERIES_H
 #define INFTRACE_TEST_SERIES_H
 
+#include "report/sentences.h"
 #include "report/summary.h"
-#include "report/words.h"
 #include "unit.h"
 
 #define MS 1000000LL

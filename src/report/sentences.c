@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/words.h"
+#include "report/sentences.h"
 
 #include <stdio.h>
 #include <string.h>

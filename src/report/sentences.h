@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the report says about steps and times, in words. */
-#ifndef INFTRACE_REPORT_WORDS_H
-#define INFTRACE_REPORT_WORDS_H
+#ifndef INFTRACE_REPORT_SENTENCES_H
+#define INFTRACE_REPORT_SENTENCES_H
 
 #include <stdarg.h>
 #include <stddef.h>
