@@ -111,7 +111,7 @@ void attach_free(struct attach *a)
 	free(a);
 }
 
-struct collect {
+struct attach_collect {
 	struct attach *a;
 	const char *nop5_refused; /* symbol of the last one */
 	size_t nop5s_refused;
@@ -185,7 +185,7 @@ static void spec_refuse(struct probe_table *pt, struct probe_spec *spec)
 
 static int collect_site(const struct probe_site *ps, void *arg)
 {
-	struct collect *c = arg;
+	struct attach_collect *c = arg;
 	const struct attach_config *config = &c->a->c;
 	struct probe_table *pt = config->probes;
 	struct probe_spec *spec = &pt->specs[ps->spec];
@@ -307,7 +307,7 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 }
 
 /* Steps first: probes attached after them are seen within one. */
-static int attach_add_sites(struct attach *a, int file, struct collect *c)
+static int attach_add_sites(struct attach *a, int file, struct attach_collect *c)
 {
 	static const enum link_when order[LINK_WHENS] = {
 		LINK_WHEN_ALWAYS, LINK_WHEN_RECORDING, LINK_WHEN_BARRIERS, LINK_WHEN_OPERATORS
@@ -330,7 +330,7 @@ static int attach_add_sites(struct attach *a, int file, struct collect *c)
 static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 {
 	char build_id[ELF_BUILD_ID_MAX] = "";
-	struct collect c = { .a = a };
+	struct attach_collect c = { .a = a };
 	size_t links = 0, left_out = a->c.probes->left_out;
 	uint64_t begun = clock_boot_ns(), left = budget_left(a, pid, begun) / NSEC_PER_MSEC;
 	int err = -EDQUOT, n = 0;
@@ -382,7 +382,7 @@ static bool attach_wants_file(struct attach *a, const char *shown, bool *ret_of_
 	return *ret_of_engine || probe_table_claims(a->c.probes, shown);
 }
 
-struct scan {
+struct attach_scan {
 	struct attach *a;
 	pid_t pid;
 	uint64_t now_ns;
@@ -391,7 +391,7 @@ struct scan {
 
 static int attach_scan_mapping(const struct mapped_file *m, void *arg)
 {
-	struct scan *s = arg;
+	struct attach_scan *s = arg;
 	struct checked_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
 	int n = 0, fd, err;
 	bool claimed;
@@ -470,7 +470,7 @@ void attach_expect_process(struct attach *a, pid_t pid)
 
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 {
-	struct scan s = { .a = a, .pid = pid, .now_ns = clock_boot_ns() };
+	struct attach_scan s = { .a = a, .pid = pid, .now_ns = clock_boot_ns() };
 	int err;
 
 	if (!a->c.probes->n)
@@ -549,7 +549,7 @@ static int check_named(struct attach *a, size_t spec, int fd)
 }
 
 /* Looks for a mapping of a process that matches a specification. */
-struct look {
+struct attach_look {
 	struct attach *a;
 	size_t spec;
 	pid_t pid;
@@ -559,7 +559,7 @@ struct look {
 
 static int look_inspect_mapping(const struct mapped_file *m, void *arg)
 {
-	struct look *l = arg;
+	struct attach_look *l = arg;
 	int fd;
 
 	if (!probe_spec_matches(&l->a->c.probes->specs[l->spec], m->path))
@@ -578,7 +578,7 @@ static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_
 	char line[768];
 	const struct probe_spec *s = &a->c.probes->specs[spec];
 	const char *name = s->span_name ? s->span_name : s->symbol;
-	struct look l = { .a = a, .spec = spec };
+	struct attach_look l = { .a = a, .spec = spec };
 
 	for (size_t i = 0; i < n; i++) {
 		l.pid = pids[i];

@@ -14,13 +14,13 @@ static unsigned int hash_words(const uint64_t *words);
 
 #define FILES_MAX (1u << 15)
 
-struct key {
+struct checked_key {
 	uint64_t dev, ino;
 	uint64_t name; /* hash; 0: any name */
 };
 
-struct file {
-	struct key key;
+struct checked_entry {
+	struct checked_key key;
 	uint32_t number;
 	uint64_t used_ns;
 	bool claimed;
@@ -28,7 +28,7 @@ struct file {
 };
 
 struct checked_files {
-	struct file *files;
+	struct checked_entry *files;
 };
 
 static uint64_t hash_mix_word(uint64_t h)
@@ -59,7 +59,7 @@ struct checked_files *checked_files_new(void)
 	return xcalloc(1, sizeof(struct checked_files));
 }
 
-static void checked_files_drop(struct checked_files *s, struct file *f)
+static void checked_files_drop(struct checked_files *s, struct checked_entry *f)
 {
 	HASH_DEL(s->files, f);
 	free(f);
@@ -67,7 +67,7 @@ static void checked_files_drop(struct checked_files *s, struct file *f)
 
 static void checked_files_forget(struct checked_files *s, bool probed_too)
 {
-	struct file *f, *next;
+	struct checked_entry *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
@@ -86,7 +86,7 @@ void checked_files_free(struct checked_files *s)
 
 void checked_files_forget_unused(struct checked_files *s, uint64_t since_ns, unused_file_cb cb, void *arg)
 {
-	struct file *f, *next;
+	struct checked_entry *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
@@ -95,10 +95,10 @@ void checked_files_forget_unused(struct checked_files *s, uint64_t since_ns, unu
 	}
 }
 
-static struct file *checked_files_find(const struct checked_files *s, uint64_t dev, uint64_t ino, uint64_t name)
+static struct checked_entry *checked_files_find(const struct checked_files *s, uint64_t dev, uint64_t ino, uint64_t name)
 {
-	struct key key = { dev, ino, name };
-	struct file *f;
+	struct checked_key key = { dev, ino, name };
+	struct checked_entry *f;
 
 	HASH_FIND(hh, s->files, &key, sizeof(key), f);
 	if (f)
@@ -111,8 +111,8 @@ static struct file *checked_files_find(const struct checked_files *s, uint64_t d
 
 void checked_files_add(struct checked_files *s, const struct checked_file *file, uint64_t now_ns)
 {
-	struct key key = { file->dev, file->ino, file->number ? 0 : hash_name(file->name) };
-	struct file *f;
+	struct checked_key key = { file->dev, file->ino, file->number ? 0 : hash_name(file->name) };
+	struct checked_entry *f;
 
 	if (!file->ino || checked_files_find(s, file->dev, file->ino, key.name))
 		return;
@@ -121,13 +121,13 @@ void checked_files_add(struct checked_files *s, const struct checked_file *file,
 	if (HASH_COUNT(s->files) == FILES_MAX)
 		return;
 	f = xmalloc(sizeof(*f));
-	*f = (struct file){ .key = key, .number = file->number, .claimed = file->claimed, .used_ns = now_ns };
+	*f = (struct checked_entry){ .key = key, .number = file->number, .claimed = file->claimed, .used_ns = now_ns };
 	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
 }
 
 bool checked_files_use(struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed)
 {
-	struct file *f = checked_files_find(s, dev, ino, 0);
+	struct checked_entry *f = checked_files_find(s, dev, ino, 0);
 
 	if (!f)
 		f = checked_files_find(s, dev, ino, hash_name(name));

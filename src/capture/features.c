@@ -209,13 +209,13 @@ static __attribute__((noinline)) void *probed(void *arg)
 	return arg;
 }
 
-struct place {
+struct feature_place {
 	uint64_t addr, offset;
 };
 
 static int find_file_offset(const struct mapped_file *m, void *arg)
 {
-	struct place *p = arg;
+	struct feature_place *p = arg;
 
 	if (p->addr < m->start || p->addr >= m->end)
 		return 0;
@@ -225,7 +225,7 @@ static int find_file_offset(const struct mapped_file *m, void *arg)
 
 uint64_t own_offset(uint64_t addr)
 {
-	struct place p = { .addr = addr };
+	struct feature_place p = { .addr = addr };
 
 	process_each_mapped(getpid(), find_file_offset, &p);
 	return p.offset;

@@ -40,7 +40,7 @@
 #define UNUSED_NS (30 * NSEC_PER_SEC)
 #define SWEEP_NS (10 * NSEC_PER_SEC)
 
-struct scan {
+struct follow_scan {
 	uint32_t tgid;
 	uint64_t since_ns;  /* when it was born or called exec; 0: it mapped a file */
 	uint64_t mapped_ns; /* when it mapped the first file since the last look; 0: unknown */
@@ -56,7 +56,7 @@ struct debt {
 struct follow {
 	struct session *session;
 	struct tasks *tasks;
-	struct scan *scans;      /* one for each process */
+	struct follow_scan *scans;      /* one for each process */
 	size_t n_scans, cap_scans;
 	bool scanning; /* follow_scan() is running; records arrive meanwhile */
 	struct debt all, debts[DEBTORS];
@@ -115,7 +115,7 @@ static struct debt *debt_find(struct follow *f, uint32_t tgid)
 	return NULL;
 }
 
-static bool may_scan(struct follow *f, const struct scan *s, uint64_t now)
+static bool may_scan(struct follow *f, const struct follow_scan *s, uint64_t now)
 {
 	struct debt *d = debt_find(f, s->tgid);
 
@@ -142,7 +142,7 @@ static void add_debt(struct follow *f, uint32_t tgid, uint64_t ns, uint64_t now)
 }
 
 /* Reports that calls of the process in these files may have been missed. */
-static void report_placed(struct follow *f, const struct scan *s)
+static void report_placed(struct follow *f, const struct follow_scan *s)
 {
 	struct rec_placed r = {
 		.h = { .kind = REC_PLACED, .start_ns = s->mapped_ns, .tgid = s->tgid, .tid = s->tgid },
@@ -156,7 +156,7 @@ static void report_placed(struct follow *f, const struct scan *s)
 	}
 }
 
-static void scan_process(struct follow *f, const struct scan *s)
+static void scan_process(struct follow *f, const struct follow_scan *s)
 {
 	pid_t pid = (pid_t)s->tgid;
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->session->hold, pid);
@@ -178,10 +178,10 @@ static void scan_process(struct follow *f, const struct scan *s)
 	add_debt(f, s->tgid, ns, clock_boot_ns());
 }
 
-static void add_scan(struct follow *f, const struct scan *s)
+static void add_scan(struct follow *f, const struct follow_scan *s)
 {
 	for (size_t i = 0; i < f->n_scans; i++) {
-		struct scan *old = &f->scans[i];
+		struct follow_scan *old = &f->scans[i];
 
 		if (old->tgid != s->tgid)
 			continue;
@@ -197,7 +197,7 @@ static void add_scan(struct follow *f, const struct scan *s)
 
 void follow_scan(struct follow *f)
 {
-	struct scan *scans = f->scans;
+	struct follow_scan *scans = f->scans;
 	size_t n = f->n_scans;
 
 	/* records that arrive meanwhile go into a new list, as do processes that have to wait */
@@ -244,15 +244,15 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		follow_forget_process(f, h->tgid); /* the end of an earlier process with this number may have been lost */
 		pythons_forked(f->session->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
 		if (f->sweep.begun_ns) /* its parent may be gone before it is scanned */
-			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
+			add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .sweep = true });
 		if (are_in_targets(f) && !(h->flags & TASK_F_SHARES))
-			add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns });
+			add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns });
 		break;
 	case TASK_EXEC:
 		if (t->arg != h->tgid) /* another thread is the main thread now */
 			links_drop_process(f->session->attach->links, (pid_t)h->tgid);
 		pythons_gone(f->session->pythons, (pid_t)h->tgid);
-		add_scan(f, &(struct scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
+		add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
 		break;
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
@@ -268,12 +268,12 @@ void follow_record(struct follow *f, const struct rec_hdr *h)
 	if (h->kind == REC_TASK)
 		follow_task(f, (const struct rec_task *)h);
 	else if (h->kind == REC_MAPPED)
-		add_scan(f, &(struct scan){ .tgid = h->tgid, .mapped_ns = h->start_ns });
+		add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .mapped_ns = h->start_ns });
 }
 
 static void add_rescan(struct task *t, void *arg)
 {
-	add_scan(arg, &(struct scan){ .tgid = t->tgid });
+	add_scan(arg, &(struct follow_scan){ .tgid = t->tgid });
 }
 
 void follow_rescan(struct follow *f)
@@ -286,7 +286,7 @@ void follow_rescan(struct follow *f)
 
 static void add_sweep_scan(struct task *t, void *arg)
 {
-	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
+	add_scan(arg, &(struct follow_scan){ .tgid = t->tgid, .sweep = true });
 }
 
 void follow_turn(struct follow *f, uint64_t now_ns)

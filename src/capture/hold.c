@@ -28,7 +28,7 @@
 #define NICE (-15)
 #define LOADER_FUNCTION "_dl_debug_state"
 
-struct loader {
+struct hold_loader {
 	uint64_t ino; /* on some filesystems stat(2) and maps have different devices */
 	uint64_t since_ns;
 	int fd;                /* of a uprobe_multi link; or -1 */
@@ -37,7 +37,7 @@ struct loader {
 
 struct hold {
 	struct hold_config c;
-	struct loader loaders[LOADERS_MAX];
+	struct hold_loader loaders[LOADERS_MAX];
 	size_t n;
 };
 
@@ -61,7 +61,7 @@ void hold_free(struct hold *h)
 	free(h);
 }
 
-static struct loader *hold_find_loader(struct hold *h, uint64_t ino)
+static struct hold_loader *hold_find_loader(struct hold *h, uint64_t ino)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		if (h->loaders[i].ino == ino)
@@ -73,7 +73,7 @@ static struct loader *hold_find_loader(struct hold *h, uint64_t ino)
 /* Takes over fd. shown: for messages. A file that turns out not to be a loader is remembered, too. */
 static int hold_add_loader(struct hold *h, int fd, const char *shown)
 {
-	struct loader *l = &h->loaders[h->n];
+	struct hold_loader *l = &h->loaders[h->n];
 	struct elf_file *elf = NULL;
 	struct elf_symbol sym;
 	struct stat st;
@@ -85,7 +85,7 @@ static int hold_add_loader(struct hold *h, int fd, const char *shown)
 		return 0;
 	}
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
-	*l = (struct loader){ .ino = st.st_ino, .fd = -1 };
+	*l = (struct hold_loader){ .ino = st.st_ino, .fd = -1 };
 	err = elf_open(opened, &elf);
 	if (!err)
 		err = elf_find_symbol(elf, LOADER_FUNCTION, &sym);
@@ -154,7 +154,7 @@ void hold_hurry(const struct hold *h)
 		log_debug("cannot run before others: %s", strerror(errno));
 }
 
-struct look {
+struct hold_look {
 	struct hold *h;
 	uint64_t before_ns;
 	bool held;
@@ -187,8 +187,8 @@ bool hold_waits(struct hold *h, pid_t pid)
 
 static int look_find_loader(const struct mapped_file *m, void *arg)
 {
-	struct look *l = arg;
-	const struct loader *found = hold_find_loader(l->h, m->ino);
+	struct hold_look *l = arg;
+	const struct hold_loader *found = hold_find_loader(l->h, m->ino);
 
 	l->held |= found && found->since_ns < l->before_ns;
 	return l->held;
@@ -196,7 +196,7 @@ static int look_find_loader(const struct mapped_file *m, void *arg)
 
 bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
 {
-	struct look l = { .h = h, .before_ns = mapped_ns };
+	struct hold_look l = { .h = h, .before_ns = mapped_ns };
 	struct hold_state s;
 
 	if (!h || !mapped || bpf_map_lookup_elem(h->c.holds_fd, &pid, &s) || s.missed >= mapped)

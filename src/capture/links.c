@@ -21,24 +21,24 @@
 #define CLOSE_THREADS 8
 #define CLOSE_STACK (64u << 10)
 
-struct link {
+struct link_link {
 	int fd;
 	uint32_t file;
 };
 
 struct link_list {
-	struct link *list;
+	struct link_link *list;
 	size_t n;
 };
 
-struct file {
+struct linked_file {
 	uint32_t number; /* the caller's; several entries may have the same */
 	int fd;
 	enum link_when when;
 	struct file_sites sites;
 };
 
-struct process {
+struct link_process {
 	pid_t pid;
 	struct link_list links[LINK_WHENS];
 };
@@ -64,10 +64,10 @@ struct links {
 	volatile uint32_t *gens;
 	uint16_t live, newest; /* generations: the one whose calls count; the last one made */
 	enum links_state state;
-	struct file *files;
+	struct linked_file *files;
 	size_t n_files;
 	struct link_list everywhere[LINK_WHENS];
-	struct process processes[LINKS_PROCESSES_MAX];
+	struct link_process processes[LINKS_PROCESSES_MAX];
 	size_t n_processes;
 	struct link_list dropped; /* not closed yet */
 	struct closing *closings;
@@ -208,7 +208,7 @@ static void links_detach_when(struct links *l, enum link_when when)
 		links_close_list(l, list, false);
 }
 
-static void file_free(struct file *f)
+static void file_free(struct linked_file *f)
 {
 	close(f->fd);
 	file_sites_free(&f->sites);
@@ -281,7 +281,7 @@ int links_create_own(int prog_fd, bool ret, unsigned long offset)
 
 /* pid 0: in every process. */
 static int links_attach_multi(
-	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct link_list *to)
+	struct links *l, enum link_kind kind, const struct linked_file *f, uint16_t gen, pid_t pid, struct link_list *to)
 {
 	const struct link_sites *s = &f->sites.of[kind];
 	int fd;
@@ -294,12 +294,12 @@ static int links_attach_multi(
 	if (fd < 0)
 		return fd;
 	to->list = xreallocarray(to->list, to->n + 1, sizeof(*to->list));
-	to->list[to->n++] = (struct link){ fd, f->number };
+	to->list[to->n++] = (struct link_link){ fd, f->number };
 	return 0;
 }
 
 static int attach_all(
-	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct link_list to[LINK_WHENS])
+	struct links *l, const struct linked_file *f, uint16_t gen, pid_t pid, struct link_list to[LINK_WHENS])
 {
 	int err = 0;
 
@@ -310,7 +310,7 @@ static int attach_all(
 	return err;
 }
 
-static int links_attach_single(struct links *l, enum link_kind kind, const struct file *f)
+static int links_attach_single(struct links *l, enum link_kind kind, const struct linked_file *f)
 {
 	const struct link_sites *s = &f->sites.of[kind];
 	char path[32];
@@ -332,7 +332,7 @@ static int links_attach_single(struct links *l, enum link_kind kind, const struc
 	return 0;
 }
 
-static int add_multi(struct links *l, const struct file *f)
+static int add_multi(struct links *l, const struct linked_file *f)
 {
 	int err = 0;
 
@@ -341,7 +341,7 @@ static int add_multi(struct links *l, const struct file *f)
 	if (l->state != LINKS_BY_PROCESS)
 		err = attach_all(l, f, l->live, 0, l->everywhere);
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
-		struct process *p = &l->processes[i];
+		struct link_process *p = &l->processes[i];
 
 		err = attach_all(l, f, l->newest, p->pid, p->links);
 		if (err == -ESRCH) /* the process has just gone */
@@ -372,7 +372,7 @@ void file_sites_share(const struct file_sites *from, struct file_sites *to)
 
 int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when)
 {
-	struct file f = { .number = number, .fd = fd, .when = when, .sites = *sites };
+	struct linked_file f = { .number = number, .fd = fd, .when = when, .sites = *sites };
 	int err = 0;
 
 	if (!l->multi && file_sites_count(&f.sites) > LINKS_SINGLE_MAX)
@@ -468,7 +468,7 @@ int links_begin(struct links *l)
 
 int links_add_process(struct links *l, pid_t pid)
 {
-	struct process *p = &l->processes[l->n_processes];
+	struct link_process *p = &l->processes[l->n_processes];
 	int err = 0;
 
 	if (l->state == LINKS_EVERYWHERE)
@@ -479,7 +479,7 @@ int links_add_process(struct links *l, pid_t pid)
 	}
 	if (l->n_processes == LINKS_PROCESSES_MAX)
 		return -E2BIG;
-	*p = (struct process){ .pid = pid };
+	*p = (struct link_process){ .pid = pid };
 	l->n_processes++;
 	for (size_t i = 0; i < l->n_files && !err; i++)
 		err = attach_all(l, &l->files[i], l->newest, pid, p->links);
@@ -502,7 +502,7 @@ void links_commit(struct links *l)
 void links_drop_process(struct links *l, pid_t pid)
 {
 	for (size_t i = 0; i < l->n_processes; i++) {
-		struct process *p = &l->processes[i];
+		struct link_process *p = &l->processes[i];
 
 		if (p->pid != pid)
 			continue;
@@ -542,7 +542,7 @@ static int attach_again(struct links *l, enum link_when when)
 	int err = 0;
 
 	for (size_t i = 0; i < l->n_files; i++) {
-		const struct file *f = &l->files[i];
+		const struct linked_file *f = &l->files[i];
 		int e = 0;
 
 		if (f->when != when)

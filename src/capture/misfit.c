@@ -71,7 +71,7 @@ void misfits_free(struct misfits *m)
 
 /* ---- what its files say ---- */
 
-struct look {
+struct misfit_look {
 	struct misfits *m;
 	struct suspect *s;
 	const struct mapped_file *file;
@@ -85,7 +85,7 @@ static bool spec_is_step(const struct probe_spec *s)
 
 static int suspect_add_code(const struct probe_site *ps, void *arg)
 {
-	struct look *l = arg;
+	struct misfit_look *l = arg;
 	const struct mapped_file *f = l->file;
 	uint64_t at = ps->symbol->offset - f->offset;
 	struct suspect *s = l->s;
@@ -101,7 +101,7 @@ static int suspect_add_code(const struct probe_site *ps, void *arg)
 static int suspect_inspect_file(const struct mapped_file *f, void *arg)
 {
 	char names[160], shown[64], shown_names[128];
-	struct look *l = arg;
+	struct misfit_look *l = arg;
 	struct probe_table *pt = l->m->pt;
 	struct suspect *s = l->s;
 	size_t any = pt->n, own = pt->n;
@@ -184,7 +184,7 @@ static struct suspect *misfits_get_suspect(struct misfits *m, const struct engin
 	const struct engine *e = m->pt->engines[key->engine - 1];
 	struct engine_key gone = { 0 };
 	struct suspect *s = misfits_find_suspect(m, key);
-	struct look l = { .m = m };
+	struct misfit_look l = { .m = m };
 	char steps[128], stand_in[64];
 
 	if (s)

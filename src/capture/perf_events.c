@@ -142,7 +142,7 @@ int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 
 /* ---- counters ---- */
 
-struct event {
+struct perf_event {
 	uint32_t type;
 	uint64_t config;
 	bool none; /* no event is known to count it */
@@ -163,31 +163,31 @@ struct pmu {
  * armv8_pmuv3_perf_map in the kernel). AMD's counters of the third level do not know the thread, but from Zen 3 on cores
  * count where lines come from: ls_any_fills_from_sys.dram_io_all in tools/perf/pmu-events/arch/x86/amdzen4.
  */
-static struct event llc_miss_event(void)
+static struct perf_event llc_miss_event(void)
 {
 #ifdef __x86_64__
 	unsigned int a, b, c, d, family;
 
 	if (!__get_cpuid(0, &a, &b, &c, &d))
-		return (struct event){ .none = true };
+		return (struct perf_event){ .none = true };
 	if (b == signature_INTEL_ebx)
-		return (struct event){ PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, false };
+		return (struct perf_event){ PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, false };
 	if (b == signature_AMD_ebx && __get_cpuid(1, &a, &b, &c, &d)) {
 		family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
-		return (struct event){ PERF_TYPE_RAW, 0x4844, family < 0x19 };
+		return (struct perf_event){ PERF_TYPE_RAW, 0x4844, family < 0x19 };
 	}
 #endif
-	return (struct event){ PERF_TYPE_HW_CACHE, HW_CACHE_LL_READ_MISS, false };
+	return (struct perf_event){ PERF_TYPE_HW_CACHE, HW_CACHE_LL_READ_MISS, false };
 }
 
 /* i: the counter's number in the set. */
-static struct event counter_event(enum counter_set set, unsigned int i)
+static struct perf_event counter_event(enum counter_set set, unsigned int i)
 {
-	static const struct event hardware[] = {
+	static const struct perf_event hardware[] = {
 		[COUNTER_INSTRUCTIONS] = { PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, false },
 		[COUNTER_CYCLES] = { PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, false },
 	};
-	static const struct event software[] = {
+	static const struct perf_event software[] = {
 		{ PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, false },
 		{ PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, false },
 	};
@@ -203,7 +203,7 @@ static int open_cpu(struct pmu *p, unsigned int cpu)
 	int *fds = &p->fds[cpu * PMU_MAX], err = 0;
 
 	for (unsigned int i = 0; i < PMU_MAX && counter_name(p->counters.set, i); i++) {
-		struct event e = counter_event(p->counters.set, i);
+		struct perf_event e = counter_event(p->counters.set, i);
 		const struct perf_event_attr attr = {
 			.type = e.type,
 			.size = sizeof(attr),

@@ -91,7 +91,7 @@ void sums_free(struct process_totals *list, size_t n)
 
 #define SAMPLE_NS UINT64_C(10000000)
 
-struct process {
+struct sums_process {
 	uint32_t tgid;
 	uint32_t round;
 	bool gone;
@@ -103,7 +103,7 @@ struct process {
 
 struct memory {
 	int fd;
-	struct process *processes; /* by tgid */
+	struct sums_process *processes; /* by tgid */
 	size_t n;
 	uint32_t round;
 	uint64_t last_ns;
@@ -139,17 +139,17 @@ static size_t process_place(const struct memory *m, uint32_t tgid)
 	return bisect(m->n, k, m->processes[k].tgid < tgid);
 }
 
-static struct process *memory_get_process(struct memory *m, uint32_t tgid)
+static struct sums_process *memory_get_process(struct memory *m, uint32_t tgid)
 {
 	size_t i = process_place(m, tgid);
-	struct process *p;
+	struct sums_process *p;
 
 	if (i < m->n && m->processes[i].tgid == tgid)
 		return &m->processes[i];
 	m->processes = xreallocarray(m->processes, m->n + 1, sizeof(*p));
 	p = &m->processes[i];
 	memmove(p + 1, p, (m->n++ - i) * sizeof(*p));
-	*p = (struct process){ .tgid = tgid, .rss_updates = UINT64_MAX };
+	*p = (struct sums_process){ .tgid = tgid, .rss_updates = UINT64_MAX };
 	return p;
 }
 
@@ -163,7 +163,7 @@ void memory_start(struct memory *m, struct tasks *tasks)
 	tasks_each_process(tasks, memory_start_process, m);
 }
 
-static void process_record(struct process *p, const struct process_sums *s, const struct round *r)
+static void process_record(struct sums_process *p, const struct process_sums *s, const struct round *r)
 {
 	struct rec_memory *rec = &p->last;
 
@@ -184,7 +184,7 @@ static void process_record(struct process *p, const struct process_sums *s, cons
 	r->cb(&rec->h, sizeof(*rec), r->arg);
 }
 
-static void process_sample(struct process *p, const struct round *r, bool gone)
+static void process_sample(struct sums_process *p, const struct round *r, bool gone)
 {
 	struct process_sums s;
 
@@ -201,7 +201,7 @@ static void process_sample(struct process *p, const struct round *r, bool gone)
 static void memory_sample_process(struct task *t, void *arg)
 {
 	struct round *r = arg;
-	struct process *p = memory_get_process(r->m, t->tgid);
+	struct sums_process *p = memory_get_process(r->m, t->tgid);
 
 	if (p->round + 1 != r->m->round) /* a new process, perhaps with the number of an old one */
 		p->gone = false;
@@ -219,7 +219,7 @@ void memory_sample(struct memory *m, struct tasks *tasks, uint64_t now_ns, bool 
 	m->round++;
 	tasks_each_process(tasks, memory_sample_process, &r);
 	for (size_t i = 0; i < m->n; i++) {
-		struct process *p = &m->processes[i];
+		struct sums_process *p = &m->processes[i];
 
 		if (p->round + 1 == m->round)
 			process_sample(p, &r, true);
@@ -237,7 +237,7 @@ void memory_totals(const struct memory *m, struct process_totals *list, size_t n
 	for (size_t i = 0; i < n; i++) {
 		struct process_totals *t = &list[i];
 		size_t at = process_place(m, t->tgid);
-		const struct process *p = at < m->n && m->processes[at].tgid == t->tgid ? &m->processes[at] : NULL;
+		const struct sums_process *p = at < m->n && m->processes[at].tgid == t->tgid ? &m->processes[at] : NULL;
 		uint64_t before = p ? p->before_bytes : 0, highest;
 
 		t->rss_peak_bytes = p ? p->highest_bytes : 0;
