@@ -101,7 +101,7 @@ static void list_presets(const struct probe_table *pt)
 	}
 }
 
-struct scan {
+struct engines_scan {
 	struct probe_table *pt;
 	struct inspector *inspector;
 	pid_t pid;
@@ -119,7 +119,7 @@ static void print_escaped_name(const char *name)
 	fputs(text_printable(text, sizeof(text), name), stdout);
 }
 
-static void scan_print_file(struct scan *s)
+static void scan_print_file(struct engines_scan *s)
 {
 	if (!s->shown)
 		return;
@@ -130,7 +130,7 @@ static void scan_print_file(struct scan *s)
 
 static int print_site(const struct probe_site *ps, void *arg)
 {
-	struct scan *scan = arg;
+	struct engines_scan *scan = arg;
 	struct probe_table *pt = scan->pt;
 	struct probe_spec *s = &pt->specs[ps->spec];
 
@@ -160,7 +160,7 @@ static bool engines_claim_path(const struct probe_table *pt, const char *path)
 
 static int scan_inspect_mapping(const struct mapped_file *m, void *arg)
 {
-	struct scan *s = arg;
+	struct engines_scan *s = arg;
 	int fd, err;
 
 	/* the probes of one file are adjacent */
@@ -196,7 +196,7 @@ static void print_missing(const struct probe_table *pt)
 
 static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid)
 {
-	struct scan s = { .pt = pt, .inspector = ins, .pid = pid };
+	struct engines_scan s = { .pt = pt, .inspector = ins, .pid = pid };
 	int err = process_each_mapped(pid, scan_inspect_mapping, &s);
 
 	if (err)
@@ -209,7 +209,7 @@ static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid
 
 static int show_file(struct probe_table *pt, struct inspector *ins, const char *file)
 {
-	struct scan s = { .pt = pt, .inspector = ins };
+	struct engines_scan s = { .pt = pt, .inspector = ins };
 	int fd, err;
 
 	if (!engines_claim_path(pt, file))

@@ -52,7 +52,7 @@ static const struct kind {
 	{ ".pftrace", "application/octet-stream", "\n" }, /* the key of a packet */
 };
 
-struct served {
+struct serve_served {
 	const char *path; /* as the user calls it */
 	const struct kind *kind;
 	char name[HTTP_NAME_MAX];
@@ -165,7 +165,7 @@ static bool is_being_written(int fd)
 	return false;
 }
 
-static int served_check_file(struct served *sv)
+static int served_check_file(struct serve_served *sv)
 {
 	const char *why = NULL;
 	struct stat st;
@@ -186,7 +186,7 @@ static int served_check_file(struct served *sv)
 	return why ? EXIT_RUN : EXIT_OK;
 }
 
-static int served_open_file(const char *path, struct served *sv)
+static int served_open_file(const char *path, struct serve_served *sv)
 {
 	struct stat st;
 
@@ -252,7 +252,7 @@ static int open_passed_file(const struct control_peer *peer, char **ret_path, in
 	return err;
 }
 
-static int served_open_live(const struct serve_args *args, char **ret_path, struct served *sv)
+static int served_open_live(const struct serve_args *args, char **ret_path, struct serve_served *sv)
 {
 	struct control_peer peer;
 	int err, ret = EXIT_RUN;
@@ -279,7 +279,7 @@ static int served_open_live(const struct serve_args *args, char **ret_path, stru
 
 /* ---- serving ---- */
 
-static int open_server(const struct serve_args *args, struct served *sv)
+static int open_server(const struct serve_args *args, struct serve_served *sv)
 {
 	int err = http_server_new((uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
 
@@ -293,7 +293,7 @@ static int open_server(const struct serve_args *args, struct served *sv)
 	return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
 }
 
-static int served_print_url(const struct serve_args *args, const struct served *sv)
+static int served_print_url(const struct serve_args *args, const struct serve_served *sv)
 {
 	unsigned int port = http_server_port(sv->server);
 	struct stat st = { 0 };
@@ -312,7 +312,7 @@ static int served_print_url(const struct serve_args *args, const struct served *
 	return EXIT_OK;
 }
 
-static void begin_grace(struct served *sv, int64_t now)
+static void begin_grace(struct serve_served *sv, int64_t now)
 {
 	struct stat st = { 0 };
 
@@ -325,7 +325,7 @@ static void begin_grace(struct served *sv, int64_t now)
 			GRACE_MS / 1000);
 }
 
-static bool served_is_done(const struct serve_args *args, const struct served *sv, int64_t now)
+static bool served_is_done(const struct serve_args *args, const struct serve_served *sv, int64_t now)
 {
 	uint64_t sent = http_server_sent_whole(sv->server);
 
@@ -345,7 +345,7 @@ static bool served_is_done(const struct serve_args *args, const struct served *s
 	return true;
 }
 
-static int served_run(const struct serve_args *args, struct served *sv)
+static int served_run(const struct serve_args *args, struct serve_served *sv)
 {
 	struct pollfd fds[2], recorder = { .fd = sv->recorder, .events = POLLIN };
 	int64_t now = clock_mono_ms();
@@ -370,7 +370,7 @@ static int served_run(const struct serve_args *args, struct served *sv)
 int cmd_serve(int argc, char **argv)
 {
 	struct serve_args args = { .port = UI_PORT, .where = control_where_own() };
-	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
+	struct serve_served sv = { .fd = -1, .recorder = -1, .signals = -1 };
 	char *path = NULL;
 	int ret;
 
