@@ -42,7 +42,7 @@ static const struct json_node *find_unknown(const struct json_node *object, cons
 #define PIPE_WAIT_MS 5000 /* for each part of a preset that comes through a pipe */
 #define SHOWN_MAX 80      /* bytes of a preset's own text in a message */
 
-struct reader {
+struct preset_reader {
 	const char *path;
 	const char *text; /* as it is in the file */
 	char *parsed;     /* a copy that the nodes point into */
@@ -53,7 +53,7 @@ struct reader {
 };
 
 /* The line of a place in r->parsed, from 1. */
-static unsigned int line_of(const struct reader *r, const char *place)
+static unsigned int line_of(const struct preset_reader *r, const char *place)
 {
 	unsigned int line = 1;
 
@@ -63,7 +63,7 @@ static unsigned int line_of(const struct reader *r, const char *place)
 }
 
 /* The line of a key in r->part, or of its beginning if it has no such key. */
-static unsigned int line_of_key(const struct reader *r, const char *key)
+static unsigned int line_of_key(const struct preset_reader *r, const char *key)
 {
 	const struct json_node *part = r->part, *found = NULL;
 
@@ -76,7 +76,7 @@ static unsigned int line_of_key(const struct reader *r, const char *key)
 }
 
 static int __attribute__((format(printf, 3, 4)))
-preset_error(const struct reader *r, const char *key, const char *fmt, ...)
+preset_error(const struct preset_reader *r, const char *key, const char *fmt, ...)
 {
 	char shown[SHOWN_MAX], why[4 * SHOWN_MAX];
 	va_list ap;
@@ -97,7 +97,7 @@ static size_t node_count_children(const struct json_node *container)
 	return n;
 }
 
-static int check_keys(const struct reader *r, const struct json_node *obj, const char *const *known)
+static int check_keys(const struct preset_reader *r, const struct json_node *obj, const char *const *known)
 {
 	const struct json_node *unknown = find_unknown(obj, known);
 
@@ -111,7 +111,7 @@ static bool node_is_valid_text(const struct json_node *v, size_t max)
 
 /* Reads a string that is shown to people and written to traces. */
 static int preset_get_string(
-	const struct reader *r, const struct json_node *obj, const char *key, bool required, const char **ret)
+	const struct preset_reader *r, const struct json_node *obj, const char *key, bool required, const char **ret)
 {
 	const struct json_node *v;
 
@@ -129,7 +129,7 @@ static int preset_get_string(
 }
 
 /* "bytes" of an enumeration: the size of what each value stands for. */
-static int read_sizes(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
+static int read_sizes(const struct preset_reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
 {
 	const struct json_node *sizes = node_get(obj, "bytes");
 	bool fits = node_is(sizes, JSON_ARRAY) && !t->object && node_count_children(sizes) == t->n;
@@ -148,7 +148,7 @@ static int read_sizes(const struct reader *r, const char *name, const struct jso
 	return 0;
 }
 
-static int read_enum(const struct reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
+static int read_enum(const struct preset_reader *r, const char *name, const struct json_node *obj, struct enum_table *t)
 {
 	static const char *const known[] = { "names", "table_symbol", "bytes", NULL };
 	const struct json_node *names = node_get(obj, "names");
@@ -177,7 +177,7 @@ static int read_enum(const struct reader *r, const char *name, const struct json
 	return read_sizes(r, name, obj, t);
 }
 
-static int read_enums(struct reader *r, const struct json_node *root)
+static int read_enums(struct preset_reader *r, const struct json_node *root)
 {
 	const struct json_node *enums = node_get(root, "enums");
 
@@ -193,7 +193,7 @@ static int read_enums(struct reader *r, const struct json_node *root)
 	return 0;
 }
 
-static int read_match(struct reader *r, const struct json_node *root)
+static int read_match(struct preset_reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "mapped", NULL };
 	const struct json_node *match = node_get(root, "match"), *mapped = node_get(match, "mapped");
@@ -223,7 +223,7 @@ static const char *arch_key(const struct json_node *obj, const char *key, const 
 	return key;
 }
 
-static int preset_read_args(struct reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
+static int preset_read_args(struct preset_reader *r, const struct json_node *obj, const char *key, struct probe_spec *s)
 {
 	const struct json_node *args = node_get(obj, key);
 
@@ -241,7 +241,7 @@ static int preset_read_args(struct reader *r, const struct json_node *obj, const
 	return 0;
 }
 
-static int read_check(struct reader *r, const struct json_node *v, struct probe_spec *s)
+static int read_check(struct preset_reader *r, const struct json_node *v, struct probe_spec *s)
 {
 	const char *why = "must be a condition, or an array of them";
 
@@ -252,7 +252,7 @@ static int read_check(struct reader *r, const struct json_node *v, struct probe_
 }
 
 /* "check": one condition or an array of them. */
-static int read_checks(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+static int read_checks(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const struct json_node *checks = node_get(obj, "check");
 	int err = 0;
@@ -267,7 +267,7 @@ static int read_checks(struct reader *r, const struct json_node *obj, struct pro
 }
 
 /* "group": a value that the threads that meet at a barrier have in common; it is not shown as an argument. */
-static int read_group(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+static int read_group(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const char *key = arch_key(obj, "group", "group_arm64"), *expr, *why;
 	struct probe_arg arg = {};
@@ -287,7 +287,7 @@ static int read_group(struct reader *r, const struct json_node *obj, struct prob
 }
 
 /* Reads the members with the names of columns. */
-static int read_columns(struct reader *r, const struct json_node *obj, struct probe_spec *s,
+static int read_columns(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s,
 	int (*add)(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why))
 {
 	for (int i = 0; i < ROW_COLUMNS; i++) {
@@ -302,7 +302,7 @@ static int read_columns(struct reader *r, const struct json_node *obj, struct pr
 }
 
 /* "rows": how many, the arrays with an element for each, and functions whose code shows where the columns are. */
-static int read_rows(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+static int read_rows(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	static const char *known[ROW_COLUMNS + 3] = { "count", "accessors" };
 	const char *key = arch_key(obj, "rows", "rows_arm64"), *count, *why;
@@ -332,12 +332,12 @@ static int read_rows(struct reader *r, const struct json_node *obj, struct probe
 }
 
 /* One entry of "probes", without its arguments. */
-struct entry {
+struct preset_entry {
 	const char *library, *begin, *end, *role, *name, *declared, *when;
 	bool usdt, instant, detail_only, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
-static int read_entry(struct reader *r, const struct json_node *obj, struct entry *e)
+static int read_entry(struct preset_reader *r, const struct json_node *obj, struct preset_entry *e)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
@@ -379,7 +379,7 @@ static int read_entry(struct reader *r, const struct json_node *obj, struct entr
 }
 
 /* "names": which argument gives a handle its name. */
-static int read_names(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+static int read_names(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const struct json_node *names = node_get(obj, "names"), *name;
 	const char *why = "must be {\"ARG\": \"$ARG\"}";
@@ -393,7 +393,7 @@ static int read_names(struct reader *r, const struct json_node *obj, struct prob
 }
 
 /* "bytes": how many bytes a call passes, "ARG * ARG", the second of an enum with sizes. */
-static int read_bytes(struct reader *r, const struct json_node *obj, struct probe_spec *s)
+static int read_bytes(struct preset_reader *r, const struct json_node *obj, struct probe_spec *s)
 {
 	const struct json_node *v = node_get(obj, "bytes");
 	const char *rule = node_string(v) ?: "", *times = strstr(rule, " * ");
@@ -411,7 +411,7 @@ static int read_bytes(struct reader *r, const struct json_node *obj, struct prob
 }
 
 /* A number of bytes in "node", at most `max`. */
-static int node_number(const struct reader *r, const struct json_node *obj, const char *key, int64_t max, uint16_t *ret)
+static int node_number(const struct preset_reader *r, const struct json_node *obj, const char *key, int64_t max, uint16_t *ret)
 {
 	const struct json_node *v = node_get(obj, key);
 
@@ -424,7 +424,7 @@ static int node_number(const struct reader *r, const struct json_node *obj, cons
 }
 
 /* "ENUM *(arg1+OFFSET)" */
-static int node_enum(const struct reader *r, const struct json_node *obj, const char *key, uint16_t bytes, uint16_t *ret_at,
+static int node_enum(const struct preset_reader *r, const struct json_node *obj, const char *key, uint16_t bytes, uint16_t *ret_at,
 	const struct enum_table **ret_names)
 {
 	const char *text = node_string(node_get(obj, key)), *why = "must be \"ENUM *(arg1+OFFSET)\", a value in the node";
@@ -445,7 +445,7 @@ static int node_enum(const struct reader *r, const struct json_node *obj, const 
  * "node": where the members of a node of the engine's graph are. The probe's first argument must be the address of a node; in
  * expressions arg1 is that address.
  */
-static int read_node(struct reader *r, const struct json_node *probe, struct probe_spec *s)
+static int read_node(struct preset_reader *r, const struct json_node *probe, struct probe_spec *s)
 {
 	static const char *const known[] = { "bytes", "sources", "n_sources", "view", "op", "type", "shape", "stride",
 		"name", NULL };
@@ -475,7 +475,7 @@ static int read_node(struct reader *r, const struct json_node *probe, struct pro
 	return 0;
 }
 
-static int add_end(struct reader *r, const char *library, const char *symbol)
+static int add_end(struct preset_reader *r, const char *library, const char *symbol)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, library, symbol);
 
@@ -491,7 +491,7 @@ static int add_end(struct reader *r, const char *library, const char *symbol)
 	return 0;
 }
 
-static int add_probe(struct reader *r, const struct json_node *obj, const struct entry *e, const char *symbol)
+static int add_probe(struct preset_reader *r, const struct json_node *obj, const struct preset_entry *e, const char *symbol)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, e->library, symbol);
 	const char *why = NULL;
@@ -563,7 +563,7 @@ static int add_probe(struct reader *r, const struct json_node *obj, const struct
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 
-static int probe_add_named(struct reader *r, const struct json_node *obj, const struct entry *e, const char *name)
+static int probe_add_named(struct preset_reader *r, const struct json_node *obj, const struct preset_entry *e, const char *name)
 {
 	char symbol[SPEC_STRING_MAX + sizeof(SPEC_USDT)];
 
@@ -574,10 +574,10 @@ static int probe_add_named(struct reader *r, const struct json_node *obj, const 
 }
 
 /* "symbol", "instant" and "usdt" may be arrays: functions that take the same arguments. */
-static int read_probe(struct reader *r, const struct json_node *obj)
+static int read_probe(struct preset_reader *r, const struct json_node *obj)
 {
 	const struct json_node *v;
-	struct entry e = {};
+	struct preset_entry e = {};
 	const char *symbol, *key;
 	int err = 0;
 
@@ -608,7 +608,7 @@ static int read_probe(struct reader *r, const struct json_node *obj)
 	return err;
 }
 
-static int read_probes(struct reader *r, const struct json_node *root)
+static int read_probes(struct preset_reader *r, const struct json_node *root)
 {
 	const struct json_node *probes = node_get(root, "probes");
 	int err = 0;
@@ -622,7 +622,7 @@ static int read_probes(struct reader *r, const struct json_node *root)
 }
 
 /* The versions of the preset, and of the engine releases that it was tried with. */
-static int preset_read_versions(struct reader *r, const struct json_node *root)
+static int preset_read_versions(struct preset_reader *r, const struct json_node *root)
 {
 	const struct json_node *version = node_get(root, "version"), *checked = node_get(root, "checked");
 	bool bad = checked && !node_is(checked, JSON_ARRAY);
@@ -637,7 +637,7 @@ static int preset_read_versions(struct reader *r, const struct json_node *root)
 	return bad ? preset_error(r, "checked", "must be an array of strings") : 0;
 }
 
-static int read_root(struct reader *r, const struct json_node *root)
+static int read_root(struct preset_reader *r, const struct json_node *root)
 {
 	static const char *const known[] = { "name", "version", "checked", "advice", "match", "enums",
 		"probes", NULL };
@@ -714,7 +714,7 @@ static int preset_read_file(const char *path, char **ret_text, size_t *ret_len)
 }
 
 /* Refuses equal keys in one object: only the last would count, which nobody means. */
-static int check_duplicates(const struct reader *r, const struct json_nodes *nodes)
+static int check_duplicates(const struct preset_reader *r, const struct json_nodes *nodes)
 {
 	const struct json_node *end = nodes->list + nodes->len, *again;
 	char shown[SHOWN_MAX];
@@ -729,7 +729,7 @@ static int check_duplicates(const struct reader *r, const struct json_nodes *nod
 	return 0;
 }
 
-static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
+static int parse_text(struct preset_reader *r, size_t len, struct json_nodes *nodes)
 {
 	struct json_scan scan;
 	size_t used;
@@ -753,7 +753,7 @@ static int parse_text(struct reader *r, size_t len, struct json_nodes *nodes)
 										   : scan.error);
 }
 
-static int read_preset(struct reader *r)
+static int read_preset(struct preset_reader *r)
 {
 	struct probe_table *pt = r->pt;
 
@@ -764,10 +764,10 @@ static int read_preset(struct reader *r)
 }
 
 /* Checks the parts that only some options read, so that options do not decide whether a preset is valid. */
-static int check_detail(const struct reader *r)
+static int check_detail(const struct preset_reader *r)
 {
 	struct probe_table pt = { .op_detail = true, .nodes = true };
-	struct reader all = *r;
+	struct preset_reader all = *r;
 	int err;
 
 	all.pt = &pt;
@@ -778,7 +778,7 @@ static int check_detail(const struct reader *r)
 
 int engine_load_file(struct probe_table *pt, const char *path)
 {
-	struct reader r = { .path = path, .pt = pt };
+	struct preset_reader r = { .path = path, .pt = pt };
 	struct json_nodes nodes = {};
 	char *text = NULL;
 	size_t len = 0;

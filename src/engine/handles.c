@@ -12,12 +12,12 @@
 #define MANY 4096
 #define REFUSED_AGAIN 65536 /* a full table looks for room again each time that so many were refused */
 
-struct key {
+struct handle_key {
 	uint64_t handle, tgid;
 };
 
 struct handle {
-	struct key key;
+	struct handle_key key;
 	UT_hash_handle hh;
 	char name[];
 };
@@ -57,7 +57,7 @@ void handles_free(struct handles *h)
 
 static struct handle *handle_find(const struct handles *h, uint32_t tgid, uint64_t handle)
 {
-	const struct key key = { handle, tgid };
+	const struct handle_key key = { handle, tgid };
 	struct handle *e;
 
 	HASH_FIND(hh, h->all, &key, sizeof(key), e);
@@ -110,7 +110,7 @@ void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *
 	if (old ? !strcmp(old->name, name) : !handles_has_room(h))
 		return;
 	e = xmalloc(sizeof(*e) + size);
-	e->key = (struct key){ handle, tgid };
+	e->key = (struct handle_key){ handle, tgid };
 	memcpy(e->name, name, size);
 	if (old)
 		handle_drop(h, old);

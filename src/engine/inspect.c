@@ -50,14 +50,14 @@ static const int server_calls[] = {
 	SYS_seccomp,
 };
 
-struct worker {
+struct inspect_worker {
 	const struct probe_table *pt;
 	struct elf_file *elf;
 	int fd, out;
 	struct inspect_answer answer;
 };
 
-static int worker_send_answer(struct worker *w)
+static int worker_send_answer(struct inspect_worker *w)
 {
 	size_t len = offsetof(struct inspect_answer, text) + w->answer.text_len;
 
@@ -65,7 +65,7 @@ static int worker_send_answer(struct worker *w)
 	return send(w->out, &w->answer, len, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static struct inspect_answer *worker_new_answer(struct worker *w, enum inspect_kind kind)
+static struct inspect_answer *worker_new_answer(struct inspect_worker *w, enum inspect_kind kind)
 {
 	memset(&w->answer, 0, offsetof(struct inspect_answer, text));
 	w->answer.kind = kind;
@@ -85,7 +85,7 @@ static int answer_add_text(struct inspect_answer *a, const char *text)
 
 static int answer_found(const struct found *f, void *arg)
 {
-	struct worker *w = arg;
+	struct inspect_worker *w = arg;
 	struct inspect_answer *a = worker_new_answer(w, ANSWER_SITE);
 	const char *why;
 
@@ -111,7 +111,7 @@ static int answer_found(const struct found *f, void *arg)
 	return worker_send_answer(w);
 }
 
-static int answer_enum(struct worker *w, size_t engine, size_t e, char *const *names, size_t n)
+static int answer_enum(struct inspect_worker *w, size_t engine, size_t e, char *const *names, size_t n)
 {
 	int err = 0;
 
@@ -128,7 +128,7 @@ static int answer_enum(struct worker *w, size_t engine, size_t e, char *const *n
 	return err;
 }
 
-static int answer_enums(struct worker *w, const char *shown)
+static int answer_enums(struct inspect_worker *w, const char *shown)
 {
 	int err = 0;
 
@@ -150,7 +150,7 @@ static int answer_enums(struct worker *w, const char *shown)
 	return err;
 }
 
-static int answer_sites(struct worker *w, const struct inspect_request *rq)
+static int answer_sites(struct inspect_worker *w, const struct inspect_request *rq)
 {
 	char build_id[ELF_BUILD_ID_MAX];
 	int err = 0;
@@ -164,7 +164,7 @@ static int answer_sites(struct worker *w, const struct inspect_request *rq)
 	return err ? err : sites_find(w->pt, w->elf, rq->shown, rq->states_only, answer_found, w);
 }
 
-static int answer_instead(struct worker *w, const char *name)
+static int answer_instead(struct inspect_worker *w, const char *name)
 {
 	if (answer_add_text(worker_new_answer(w, ANSWER_INSTEAD), name))
 		return 0;
@@ -181,7 +181,7 @@ static int stop_at_note(const struct usdt_note *note, void *arg)
 	return 1;
 }
 
-static int check_usdt(struct worker *w, const char *name)
+static int check_usdt(struct inspect_worker *w, const char *name)
 {
 	int n = usdt_each(w->elf, name, stop_at_note, NULL);
 
@@ -191,7 +191,7 @@ static int check_usdt(struct worker *w, const char *name)
 	return -ENOENT;
 }
 
-static int check_symbol(struct worker *w, const char *symbol)
+static int check_symbol(struct inspect_worker *w, const char *symbol)
 {
 	const char *near[NEAR_MAX];
 	struct elf_symbol sym;
@@ -249,7 +249,7 @@ static int keep_like(const struct elf_symbol *sym, void *arg)
 	return 0;
 }
 
-static int worker_answer_steps(struct worker *w, const struct probe_spec *step)
+static int worker_answer_steps(struct inspect_worker *w, const struct probe_spec *step)
 {
 	struct like l = { .pt = w->pt, .step = step };
 	int err = elf_match_symbols(w->elf, STEP_LIKE, keep_like, &l);
@@ -259,7 +259,7 @@ static int worker_answer_steps(struct worker *w, const struct probe_spec *step)
 	return err < 0 ? err : 0;
 }
 
-static int answer_code(struct worker *w)
+static int answer_code(struct inspect_worker *w)
 {
 	unsigned int i = 0;
 	Elf64_Ehdr eh;
@@ -281,7 +281,7 @@ static int answer_code(struct worker *w)
 	return err;
 }
 
-static int answer_loaded(struct worker *w)
+static int answer_loaded(struct inspect_worker *w)
 {
 	static const char *const names[INSPECT_FUNCTIONS] = {
 		[INSPECT_DLOPEN] = "dlopen",
@@ -306,7 +306,7 @@ static int answer_loaded(struct worker *w)
 	return err ? err : answer_code(w);
 }
 
-static int worker_answer(struct worker *w, const struct inspect_request *rq)
+static int worker_answer(struct inspect_worker *w, const struct inspect_request *rq)
 {
 	const struct probe_spec *s;
 
@@ -322,7 +322,7 @@ static int worker_answer(struct worker *w, const struct inspect_request *rq)
 
 static _Noreturn void worker_run(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
 {
-	static struct worker w;
+	static struct inspect_worker w;
 	int err = 0;
 
 	w.pt = pt;

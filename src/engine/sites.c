@@ -173,7 +173,7 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 	return n;
 }
 
-struct walk {
+struct site_walk {
 	struct elf_file *elf;
 	const struct probe_table *pt;
 	size_t id;
@@ -192,7 +192,7 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 }
 
 /* Reports the places on the way out of a function, to be attached before its entry. */
-static int on_exits(struct walk *w, struct found *entry)
+static int on_exits(struct site_walk *w, struct found *entry)
 {
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = entry->symbol, .tensors = entry->tensors };
 	struct site exits[SITE_EXITS_MAX];
@@ -214,7 +214,7 @@ struct file_rows {
 	struct row_fetch row[ROW_COLUMNS];
 };
 
-static void rows_find_accessors(struct walk *w, const struct probe_spec *s, struct file_rows *fr, struct found *found)
+static void rows_find_accessors(struct site_walk *w, const struct probe_spec *s, struct file_rows *fr, struct found *found)
 {
 	const struct element *shown[ROW_COLUMNS] = {};
 	struct element elements[ROW_COLUMNS];
@@ -245,7 +245,7 @@ static void rows_find_accessors(struct walk *w, const struct probe_spec *s, stru
 static int on_symbol(const struct elf_symbol *sym, void *arg)
 {
 	struct file_rows fr;
-	struct walk *w = arg;
+	struct site_walk *w = arg;
 	const struct probe_spec *s = &w->pt->specs[w->id];
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym };
 	unsigned int flags = 0;
@@ -297,7 +297,7 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 }
 
 /* Finds where the arguments of a USDT probe are at one of its places. */
-static int place_args(const struct walk *w, const struct usdt_note *note, struct fetch fetch[FUNC_VALS_MAX],
+static int place_args(const struct site_walk *w, const struct usdt_note *note, struct fetch fetch[FUNC_VALS_MAX],
 	struct found *found)
 {
 	const struct probe_spec *s = &w->pt->specs[w->id];
@@ -317,7 +317,7 @@ static int place_args(const struct walk *w, const struct usdt_note *note, struct
 static int on_usdt_note(const struct usdt_note *note, void *arg)
 {
 	struct elf_symbol sym = { .name = note->name, .vaddr = note->vaddr, .offset = note->offset };
-	struct walk *w = arg;
+	struct site_walk *w = arg;
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = &sym, .semaphore = note->semaphore };
 	struct fetch fetch[FUNC_VALS_MAX];
 	uint8_t code = 0;
@@ -332,7 +332,7 @@ static int on_usdt_note(const struct usdt_note *note, void *arg)
 }
 
 /* Reports the places in an interpreter where a Python function may begin or end. */
-static int walk_python(struct walk *w)
+static int walk_python(struct site_walk *w)
 {
 	struct elf_symbol sym = { .name = w->pt->specs[w->id].symbol };
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = &sym };
@@ -355,7 +355,7 @@ static int walk_python(struct walk *w)
 }
 
 /* In another release the path may lead nowhere: then this file lacks the function, and only this one. */
-static int walk_path(struct walk *w, struct elf_symbol *ret_sym)
+static int walk_path(struct site_walk *w, struct elf_symbol *ret_sym)
 {
 	int err = elf_resolve(w->elf, w->pt->specs[w->id].symbol, ret_sym);
 
@@ -363,7 +363,7 @@ static int walk_path(struct walk *w, struct elf_symbol *ret_sym)
 }
 
 /* A file that lacks the function is not reported: another one may have it. */
-static int walk_spec(struct walk *w)
+static int walk_spec(struct site_walk *w)
 {
 	const struct probe_spec *s = &w->pt->specs[w->id];
 	struct elf_symbol sym;
@@ -393,7 +393,7 @@ static bool sites_wants(const struct probe_table *pt, size_t spec, const char *s
 int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *shown, bool states_only,
 	found_cb cb, void *arg)
 {
-	struct walk w = { .elf = elf, .pt = pt, .cb = cb, .arg = arg };
+	struct site_walk w = { .elf = elf, .pt = pt, .cb = cb, .arg = arg };
 	bool begun = false;
 	int err = 0;
 
