@@ -136,32 +136,32 @@ const char *metric_label_name(enum metric metric, enum metric_label label)
 /* ---- series ---- */
 
 /* memcmp() orders keys as their series are written. */
-struct key {
+struct metric_key {
 	uint8_t metric, value[LABEL_MAX];
 };
 
-struct entry {
-	struct key key;
+struct metric_entry {
+	struct metric_key key;
 	struct metric_series series;
 	UT_hash_handle hh;
 };
 
 /* Two labels that make one value. "": not known. */
-struct pair {
+struct metric_pair {
 	char first[METRICS_LABEL_MAX], second[METRICS_LABEL_MAX];
 };
 
 struct metrics {
-	struct entry *entries;
+	struct metric_entry *entries;
 	bool sorted;
 	char models[METRICS_MODELS_MAX][METRICS_LABEL_MAX], phases[METRICS_PHASES_MAX][METRICS_LABEL_MAX];
 	char stage_names[METRICS_STAGES_MAX][METRICS_LABEL_MAX];
-	struct pair containers[METRICS_CONTAINERS_MAX], families[METRICS_FAMILIES_MAX];
+	struct metric_pair containers[METRICS_CONTAINERS_MAX], families[METRICS_FAMILIES_MAX];
 	size_t n_models, n_phases, n_containers, n_families, n_stage_names;
 	uint64_t others;
 	/* of the current line */
 	const struct json_node *shape, *stages;
-	struct key key;
+	struct metric_key key;
 	struct metric_exemplar exemplar;
 };
 
@@ -172,7 +172,7 @@ struct metrics *metrics_new(void)
 
 void metrics_free(struct metrics *m)
 {
-	struct entry *e, *next;
+	struct metric_entry *e, *next;
 
 	if (!m)
 		return;
@@ -188,8 +188,8 @@ void metrics_free(struct metrics *m)
 /* Returns the series of a metric with the labels of the current line. */
 static struct metric_series *series_get(struct metrics *m, enum metric metric, int state)
 {
-	struct key key = m->key;
-	struct entry *e;
+	struct metric_key key = m->key;
+	struct metric_entry *e;
 
 	key.metric = (uint8_t)metric;
 	key.value[LABEL_STATE] = (uint8_t)state; /* -1 is LABEL_NONE */
@@ -274,9 +274,9 @@ static uint8_t text_id(struct metrics *m, char (*known)[METRICS_LABEL_MAX], size
 }
 
 /* The same for two texts; NULL: unknown. */
-static uint8_t text_pair_id(struct metrics *m, struct pair *known, size_t *n, size_t max, const char *first, const char *second)
+static uint8_t text_pair_id(struct metrics *m, struct metric_pair *known, size_t *n, size_t max, const char *first, const char *second)
 {
-	struct pair pair;
+	struct metric_pair pair;
 	size_t i = 0;
 
 	if (!first && !second)
@@ -316,7 +316,7 @@ static uint8_t operation_of(const char *request)
 	return LABEL_NONE;
 }
 
-static const char *label_text(const struct metrics *m, const struct key *key, enum metric_label label)
+static const char *label_text(const struct metrics *m, const struct metric_key *key, enum metric_label label)
 {
 	uint8_t v = key->value[label];
 
@@ -570,16 +570,16 @@ void metrics_line(struct metrics *m, const struct profile_line *line, const char
 
 /* ---- all of them ---- */
 
-static int entries_by_key(struct entry *a, struct entry *b)
+static int entries_by_key(struct metric_entry *a, struct metric_entry *b)
 {
 	return memcmp(&a->key, &b->key, sizeof(a->key));
 }
 
 /* Adds the steps in which the state did not occur. */
-static void add_zeros(struct metrics *m, const struct key *key, struct metric_series *s)
+static void add_zeros(struct metrics *m, const struct metric_key *key, struct metric_series *s)
 {
-	struct key all = *key;
-	struct entry *e;
+	struct metric_key all = *key;
+	struct metric_entry *e;
 
 	all.value[LABEL_STATE] = LABEL_NONE;
 	HASH_FIND(hh, m->entries, &all, sizeof(all), e);
@@ -593,7 +593,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 {
 	const char *values[LABEL_MAX];
 	struct metric_series s;
-	struct entry *e, *next;
+	struct metric_entry *e, *next;
 
 	if (!m->sorted)
 		HASH_SORT(m->entries, entries_by_key);
@@ -614,7 +614,7 @@ void metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
 #define NAME_MAX_LEN 96
 #define EXEMPLAR_LABELS_MAX 128 /* characters of names and values, by OpenMetrics 1.0 */
 
-struct text {
+struct metric_text {
 	FILE *out;
 	bool openmetrics;
 	int metric; /* the current one; -1: none */
@@ -703,7 +703,7 @@ static void put_labels(FILE *out, enum metric metric, const char *const values[L
 		fputc('}', out);
 }
 
-static void put_family_head(struct text *t, const char *family, const char *help, const char *type, bool seconds)
+static void put_family_head(struct metric_text *t, const char *family, const char *help, const char *type, bool seconds)
 {
 	const char *total = !t->openmetrics && !strcmp(type, "counter") ? "_total" : "";
 
@@ -723,7 +723,7 @@ static void put_exemplar(FILE *out, const struct metric_exemplar *e)
 	put_seconds(out, e->ns);
 }
 
-static void put_histogram_text(struct text *t, const char *family, const struct metric_series *s, const char *const values[LABEL_MAX])
+static void put_histogram_text(struct metric_text *t, const char *family, const struct metric_series *s, const char *const values[LABEL_MAX])
 {
 	const struct metric_about *about = metric_about(s->metric);
 	uint64_t sum = 0;
@@ -750,7 +750,7 @@ static void put_series(void *ctx, const struct metric_series *s, const char *con
 {
 	const struct metric_about *about = metric_about(s->metric);
 	char family[NAME_MAX_LEN];
-	struct text *t = ctx;
+	struct metric_text *t = ctx;
 
 	/* with the unit, as OpenTelemetry's rules for Prometheus have it */
 	plain_name(family, sizeof(family), about->name);
@@ -773,7 +773,7 @@ static void put_series(void *ctx, const struct metric_series *s, const char *con
 	fputc('\n', t->out);
 }
 
-static void put_metric(struct text *t, const char *family, const char *help, bool counter, uint64_t value)
+static void put_metric(struct metric_text *t, const char *family, const char *help, bool counter, uint64_t value)
 {
 	put_family_head(t, family, help, counter ? "counter" : "gauge", false);
 	fprintf(t->out, "%s%s %llu\n", family, counter ? "_total" : "", (unsigned long long)value);
@@ -792,7 +792,7 @@ static uint64_t resident_bytes(void)
 }
 
 /* What the exporter itself does, misses and costs. */
-static void put_own(struct text *t, const struct metrics *m, const struct metrics_own *own)
+static void put_own(struct metric_text *t, const struct metrics *m, const struct metrics_own *own)
 {
 	struct rusage ru;
 
@@ -822,7 +822,7 @@ static void put_own(struct text *t, const struct metrics *m, const struct metric
 
 char *metrics_text(struct metrics *m, const struct metrics_own *own, bool openmetrics, size_t *ret_len)
 {
-	struct text t = { .openmetrics = openmetrics, .metric = -1 };
+	struct metric_text t = { .openmetrics = openmetrics, .metric = -1 };
 	char *text = NULL;
 
 	t.out = open_memstream(&text, ret_len);

@@ -179,7 +179,7 @@ char *otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, 
 
 /* ---- spans ---- */
 
-struct request {
+struct otlp_request {
 	uint64_t start_ns, queued, first, total, line; /* first: from the end of queued; 0: not known */
 	uint64_t prompt_tokens, output_tokens, waited_for;
 	uint64_t own_prefill, own_decode, others, between;
@@ -187,7 +187,7 @@ struct request {
 };
 
 struct otlp_spans {
-	struct request requests[OTLP_SPANS_MAX];
+	struct otlp_request requests[OTLP_SPANS_MAX];
 	size_t n;
 	uint64_t slow_ns, dropped;
 };
@@ -234,7 +234,7 @@ void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, cons
 	const char *event = node_string(line->values[PROFILE_KEY_event]), *model = node_string(line->values[PROFILE_KEY_model]);
 	const char *slash = strrchr(file, '/');
 	uint64_t total, window;
-	struct request *r;
+	struct otlp_request *r;
 
 	file = slash ? slash + 1 : file;
 	if (!event || strcmp(event, "request_prof"))
@@ -251,7 +251,7 @@ void otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, cons
 		return;
 	}
 	r = &s->requests[s->n++];
-	*r = (struct request){ .start_ns = window + time_or_0(shape, KEY(ts_us)),
+	*r = (struct otlp_request){ .start_ns = window + time_or_0(shape, KEY(ts_us)),
 		.total = total,
 		.queued = time_or_0(stages, KEY(queued)),
 		.first = time_or_0(stages, KEY(ttft)),
@@ -288,7 +288,7 @@ static char *put_span(char *p, const struct ids *ids, unsigned char child, const
 	return proto_fixed64(p, 8, end);
 }
 
-static void spans_add_request(struct message *spans, const struct request *r, const char *host)
+static void spans_add_request(struct message *spans, const struct otlp_request *r, const char *host)
 {
 	unsigned char hash[SHA256_DIGEST_LENGTH];
 	uint64_t at = r->start_ns, end = at + r->total, first = at + r->queued + r->first;

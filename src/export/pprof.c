@@ -46,12 +46,12 @@ struct pprof {
 	gzFile gz;
 	struct message message, inner, packed;
 	struct pool strings;   /* with their NUL; first the words */
-	struct pool mappings;  /* struct mapping; numbered from 1 in the file */
+	struct pool mappings;  /* struct pprof_mapping; numbered from 1 in the file */
 	struct pool functions; /* struct function */
 	bool failed;
 };
 
-struct mapping {
+struct pprof_mapping {
 	uint32_t file, build_id; /* strings */
 };
 
@@ -182,7 +182,7 @@ static void pprof_write_sample(struct pprof *p, uint32_t number)
 /* Returns the mapping's number, from 0; -1: it has no file. */
 static int64_t pprof_add_mapping(struct pprof *p, const struct samples_frame *f)
 {
-	struct mapping m = { pprof_add_text(p, f->mapping), pprof_add_text(p, f->build_id) };
+	struct pprof_mapping m = { pprof_add_text(p, f->mapping), pprof_add_text(p, f->build_id) };
 
 	return m.file ? (int64_t)pool_add(&p->mappings, &m, sizeof(m)) : -1;
 }
@@ -221,7 +221,7 @@ static void pprof_write_location(struct pprof *p, uint32_t number)
 
 static void pprof_write_mapping(struct pprof *p, uint32_t number)
 {
-	const struct mapping *m = pool_get(&p->mappings, number);
+	const struct pprof_mapping *m = pool_get(&p->mappings, number);
 
 	put_number_field(&p->inner, 1 /* id */, (uint64_t)number + 1);
 	put_number_field(&p->inner, 5 /* filename */, m->file);

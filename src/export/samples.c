@@ -66,7 +66,7 @@ void pool_clear(struct pool *p)
 	*p = (struct pool){ 0 };
 }
 
-struct loader {
+struct samples_loader {
 	struct samples *s;
 	samples_problem problem;
 	void *arg;
@@ -218,7 +218,7 @@ static int samples_add(struct samples *s, const struct samples_thread *t, bool o
 
 static int loader_add_sample(void *ctx, const struct pftrace_sample *from)
 {
-	struct loader *l = ctx;
+	struct samples_loader *l = ctx;
 
 	return samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, pftrace_stack_add(l->s, from->stack), from->ns,
 		&(struct samples_sum){ 1, from->weight_ns });
@@ -238,14 +238,14 @@ static int samples_add_name(struct samples *s, const struct samples_thread *t, c
 
 static int loader_add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, size_t len)
 {
-	struct loader *l = ctx;
+	struct samples_loader *l = ctx;
 
 	return samples_add_name(l->s, &(struct samples_thread){ pid, tid }, text, len);
 }
 
 static void loader_pass_problem(void *ctx, uint64_t offset, const char *why)
 {
-	struct loader *l = ctx;
+	struct samples_loader *l = ctx;
 
 	l->problem(l->arg, offset, why);
 }
@@ -253,7 +253,7 @@ static void loader_pass_problem(void *ctx, uint64_t offset, const char *why)
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn)
 {
 	static const struct pftrace_ops ops = { .sample = loader_add_sample, .name = loader_add_name, .bad = loader_pass_problem };
-	struct loader l = { .s = s, .problem = problem, .arg = arg };
+	struct samples_loader l = { .s = s, .problem = problem, .arg = arg };
 
 	return pftrace_read(source, &ops, &l, ret_torn);
 }
@@ -345,7 +345,7 @@ static uint32_t line_add_frame(struct samples *s, char *buf)
 }
 
 /* Adds the stack of a line with frames, the innermost first. */
-static uint32_t line_add_stack(struct loader *l, const struct json_node *list)
+static uint32_t line_add_stack(struct samples_loader *l, const struct json_node *list)
 {
 	uint32_t frames[FRAMES_MAX];
 	size_t n = FRAMES_MAX;
@@ -364,7 +364,7 @@ static uint32_t line_add_stack(struct loader *l, const struct json_node *list)
 }
 
 /* Returns the number of a line's stack; a line without one has an empty one. */
-static uint32_t line_get_stack(struct loader *l, const struct profile_line *line, const struct json_node *shape)
+static uint32_t line_get_stack(struct samples_loader *l, const struct profile_line *line, const struct json_node *shape)
 {
 	const struct json_node *id = node_get(shape, KEY(stack)), *frames = node_get(line->object, "frames");
 	uint64_t key = node_u64(id);
@@ -399,7 +399,7 @@ static int loader_take_line(void *ctx, const struct profile_line *line)
 	const struct json_node *shape = line->values[PROFILE_KEY_shape];
 	struct samples_thread t = { (uint32_t)node_u64(node_get(shape, KEY(pid))), 0 };
 	const char *comm = node_string(node_get(shape, KEY(comm)));
-	struct loader *l = ctx;
+	struct samples_loader *l = ctx;
 	struct samples_sum sum;
 	uint32_t stack;
 	int64_t ns;
@@ -423,7 +423,7 @@ int samples_read_profile(struct samples *s, struct json_source *source, const st
 	samples_problem problem, void *arg)
 {
 	static const struct profile_reader_ops ops = { .line = loader_take_line, .bad = loader_pass_problem };
-	struct loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
+	struct samples_loader l = { .s = s, .filter = filter, .problem = problem, .arg = arg };
 	int err = profile_read(source, &ops, &l);
 
 	pool_clear(&l.ids);

@@ -24,7 +24,7 @@ struct file_id {
 	uint32_t dev_major, dev_minor;
 };
 
-struct file {
+struct tail_file {
 	struct file_id id;
 	uint64_t offset; /* of the first byte not taken yet: the beginning of a line */
 	uint64_t lines;  /* before it */
@@ -37,7 +37,7 @@ struct file {
 struct tail {
 	char *const *paths;
 	size_t n;
-	struct file *files;
+	struct tail_file *files;
 	struct tail_counts counts;
 	char *buf;
 	size_t size;
@@ -88,7 +88,7 @@ static void tail_on_bad_line(void *ctx, uint64_t number, const char *why)
 		log_warn("%s: line %llu: %s", t->path, (unsigned long long)(t->lines_before + number), why);
 }
 
-static int tail_take_lines(struct tail *t, struct file *file, size_t len)
+static int tail_take_lines(struct tail *t, struct tail_file *file, size_t len)
 {
 	static const struct profile_reader_ops ops = { tail_on_line, tail_on_bad_line };
 	struct json_source source;
@@ -109,7 +109,7 @@ static int tail_take_lines(struct tail *t, struct file *file, size_t len)
 /* ---- one file ---- */
 
 /* Skips the part in the buffer of a line that is too long. */
-static void tail_skip_part(struct tail *t, struct file *file, size_t n)
+static void tail_skip_part(struct tail *t, struct tail_file *file, size_t n)
 {
 	const char *newline = memchr(t->buf, '\n', n);
 
@@ -126,7 +126,7 @@ static void tail_skip_part(struct tail *t, struct file *file, size_t n)
 }
 
 /* Within a line that is too long: skips a hole of the file. */
-static void skip_hole(struct file *file, int fd, uint64_t end)
+static void skip_hole(struct tail_file *file, int fd, uint64_t end)
 {
 	off_t data = lseek(fd, (off_t)file->offset, SEEK_DATA);
 
@@ -137,7 +137,7 @@ static void skip_hole(struct file *file, int fd, uint64_t end)
 }
 
 /* Reads whole lines up to `end`, which is the size of the file. */
-static int tail_read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
+static int tail_read_lines(struct tail *t, struct tail_file *file, int fd, uint64_t end)
 {
 	size_t size = TAIL_BLOCK;
 	const char *newline;
@@ -176,9 +176,9 @@ static int tail_read_lines(struct tail *t, struct file *file, int fd, uint64_t e
 	return 0;
 }
 
-static struct file *tail_get_file(struct tail *t, const struct file_id *id)
+static struct tail_file *tail_get_file(struct tail *t, const struct file_id *id)
 {
-	struct file *file;
+	struct tail_file *file;
 
 	HASH_FIND(hh, t->files, id, sizeof(*id), file);
 	if (file)
@@ -201,7 +201,7 @@ static struct file *tail_get_file(struct tail *t, const struct file_id *id)
 static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 {
 	struct file_id id = { .ino = st->stx_ino, .dev_major = st->stx_dev_major, .dev_minor = st->stx_dev_minor };
-	struct file *file;
+	struct tail_file *file;
 	int err;
 
 	if (st->stx_mask & STATX_BTIME)
@@ -282,7 +282,7 @@ static void tail_read_directory(struct tail *t, const char *path)
 
 static void tail_drop_gone_files(struct tail *t)
 {
-	struct file *file, *next;
+	struct tail_file *file, *next;
 
 	HASH_ITER(hh, t->files, file, next)
 	{
@@ -370,7 +370,7 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 
 void tail_free(struct tail *t)
 {
-	struct file *file, *next;
+	struct tail_file *file, *next;
 
 	if (!t)
 		return;
