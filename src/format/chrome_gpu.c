@@ -99,28 +99,28 @@ struct launched_op {
 	uint32_t tid;
 };
 
-struct launch {
+struct chrome_launch {
 	uint64_t start_ns;
 	uint64_t op, op_start_ns; /* the innermost operator around it that has ended; 0: none */
 	uint32_t tid;
 };
 
-struct held {
+struct chrome_held {
 	struct rec_gpu r;
 	uint64_t since;       /* CLOCK_BOOTTIME */
 	unsigned int settled; /* since its operator is known */
 };
 
 struct kineto_launches {
-	struct launch all[LAUNCHES]; /* by their threads and times */
-	struct launch *latest[LATEST];
+	struct chrome_launch all[LAUNCHES]; /* by their threads and times */
+	struct chrome_launch *latest[LATEST];
 	struct launched_op ops[LATEST];
 	unsigned int n_latest, n_ops;
-	struct held held[HELD_MAX]; /* the oldest at `first` */
+	struct chrome_held held[HELD_MAX]; /* the oldest at `first` */
 	unsigned int first, n_held;
 };
 
-static struct launch *launch_slot(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
+static struct chrome_launch *launch_slot(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
 {
 	return &l->all[(start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 48];
 }
@@ -132,7 +132,7 @@ static struct kineto_launches *launches_get(struct chrome_sink *c)
 	return c->launches;
 }
 
-static void launch_set_op(struct launch *l, const struct launched_op *op)
+static void launch_set_op(struct chrome_launch *l, const struct launched_op *op)
 {
 	if (l->tid != op->tid || l->start_ns < op->start_ns || l->start_ns >= op->end_ns || (l->op && op->start_ns <= l->op_start_ns))
 		return;
@@ -143,13 +143,13 @@ static void launch_set_op(struct launch *l, const struct launched_op *op)
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 {
 	struct kineto_launches *l;
-	struct launch *at;
+	struct chrome_launch *at;
 
 	if (!c->rec.kineto)
 		return;
 	l = launches_get(c);
 	at = launch_slot(l, h->tid, h->start_ns);
-	*at = (struct launch){ .start_ns = h->start_ns, .tid = h->tid };
+	*at = (struct chrome_launch){ .start_ns = h->start_ns, .tid = h->tid };
 	l->latest[l->n_latest++ % LATEST] = at;
 	for (unsigned int i = 0; i < LATEST; i++)
 		launch_set_op(at, &l->ops[i]);
@@ -166,16 +166,16 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 }
 
 /* The launch of a kernel or a copy; NULL: it was not seen. */
-static const struct launch *find_launch(struct chrome_sink *c, const struct rec_gpu *r)
+static const struct chrome_launch *find_launch(struct chrome_sink *c, const struct rec_gpu *r)
 {
-	const struct launch *at = c->launches ? launch_slot(c->launches, r->launch_tid, r->launch_ns) : NULL;
+	const struct chrome_launch *at = c->launches ? launch_slot(c->launches, r->launch_tid, r->launch_ns) : NULL;
 
 	return at && at->tid == r->launch_tid && at->start_ns == r->launch_ns ? at : NULL;
 }
 
 static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)
 {
-	const struct launch *at = find_launch(c, r);
+	const struct chrome_launch *at = find_launch(c, r);
 
 	return at && at->op ? fmt_u64(fmt_lit(p, ",\"External id\":"), at->op) : p;
 }
@@ -234,9 +234,9 @@ static void write_activity(struct chrome_sink *c, const struct rec_gpu *r)
 }
 
 /* Whether the operator that launched it is known, or will not be. */
-static bool held_activity_is_due(struct chrome_sink *c, struct held *h, uint64_t now)
+static bool held_activity_is_due(struct chrome_sink *c, struct chrome_held *h, uint64_t now)
 {
-	const struct launch *at = find_launch(c, &h->r);
+	const struct chrome_launch *at = find_launch(c, &h->r);
 
 	return (at && at->op && h->settled++ >= SETTLED) || now - h->since >= HELD_NS;
 }
@@ -248,7 +248,7 @@ void chrome_kineto_held(struct chrome_sink *c, bool all)
 	uint64_t now = n ? clock_boot_ns() : 0;
 
 	for (unsigned int i = 0; i < n; i++) {
-		struct held *h = &l->held[(l->first + i) % HELD_MAX];
+		struct chrome_held *h = &l->held[(l->first + i) % HELD_MAX];
 
 		if (all || held_activity_is_due(c, h, now))
 			write_activity(c, &h->r);
@@ -262,7 +262,7 @@ void chrome_kineto_held(struct chrome_sink *c, bool all)
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	struct kineto_launches *l;
-	struct held *h;
+	struct chrome_held *h;
 
 	if (!c->rec.kineto || !r->launch_tid) {
 		write_activity(c, r);
@@ -275,7 +275,7 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 		l->first = (l->first + 1) % HELD_MAX;
 		l->n_held = HELD_MAX;
 	}
-	*h = (struct held){ .r = *r, .since = clock_boot_ns() };
+	*h = (struct chrome_held){ .r = *r, .since = clock_boot_ns() };
 }
 
 static void chrome_add_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)

@@ -11,7 +11,7 @@
 #define LOSSES 32
 #define SAMPLES_TOLD 16 /* different stacks in one interval */
 
-struct span {
+struct gap_span {
 	uint64_t start_ns, end_ns;
 	uint32_t of;  /* a system call: its number; off the CPU: who ended it; a sample: its stack */
 	uint8_t kind; /* enum rec_kind */
@@ -19,9 +19,9 @@ struct span {
 };
 
 /* The newest spans, in order of arrival; once full, a ring whose oldest is at next. */
-struct thread {
+struct gap_thread {
 	struct thread_entry entry;
-	struct span *spans;
+	struct gap_span *spans;
 	size_t n, cap, next;
 	uint64_t from_ns; /* spans that ended before may be missing */
 };
@@ -41,13 +41,13 @@ struct gpu_gaps *gpu_gaps_new(const struct recording *rec)
 	struct gpu_gaps *g = xcalloc(1, sizeof(*g));
 
 	g->rec = rec;
-	g->threads = (struct thread_map){ .size = sizeof(struct thread), .max = GPU_GAPS_THREADS_MAX };
+	g->threads = (struct thread_map){ .size = sizeof(struct gap_thread), .max = GPU_GAPS_THREADS_MAX };
 	return g;
 }
 
 static void thread_free_spans(void *thread)
 {
-	free(((struct thread *)thread)->spans);
+	free(((struct gap_thread *)thread)->spans);
 }
 
 void gpu_gaps_free(struct gpu_gaps *g)
@@ -60,9 +60,9 @@ void gpu_gaps_free(struct gpu_gaps *g)
 
 /* ---- records ---- */
 
-static void gpu_gaps_add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
+static void gpu_gaps_add_span(struct gpu_gaps *g, uint32_t tid, const struct gap_span *s)
 {
-	struct thread *t = s->end_ns > s->start_ns ? thread_map_get(&g->threads, tid) : NULL;
+	struct gap_thread *t = s->end_ns > s->start_ns ? thread_map_get(&g->threads, tid) : NULL;
 
 	if (!t)
 		return;
@@ -87,13 +87,13 @@ static void gpu_gaps_add_off_cpu(struct gpu_gaps *g, const struct rec_off_cpu *r
 	else if (!r->wake_ns || runnable_ns > end_ns)
 		runnable_ns = end_ns;
 	gpu_gaps_add_span(g, r->h.tid,
-		&(struct span){ r->h.start_ns, runnable_ns, r->h.flags & OFF_CPU_F_WAKER_IRQ ? 0 : r->waker_tid, REC_OFF_CPU, (uint8_t)r->h.id });
-	gpu_gaps_add_span(g, r->h.tid, &(struct span){ runnable_ns, end_ns, 0, REC_OFF_CPU, ST_RUNNABLE });
+		&(struct gap_span){ r->h.start_ns, runnable_ns, r->h.flags & OFF_CPU_F_WAKER_IRQ ? 0 : r->waker_tid, REC_OFF_CPU, (uint8_t)r->h.id });
+	gpu_gaps_add_span(g, r->h.tid, &(struct gap_span){ runnable_ns, end_ns, 0, REC_OFF_CPU, ST_RUNNABLE });
 }
 
 void gpu_gaps_record(struct gpu_gaps *g, const struct rec_hdr *h)
 {
-	struct span s = { h->start_ns, h->start_ns + h->dur_ns, h->id, h->kind, ST_MAX };
+	struct gap_span s = { h->start_ns, h->start_ns + h->dur_ns, h->id, h->kind, ST_MAX };
 
 	switch (h->kind) {
 	case REC_OFF_CPU:
@@ -139,7 +139,7 @@ void gpu_gaps_loss(struct gpu_gaps *g, const struct loss *l)
 
 /* ---- an interval ---- */
 
-struct edge {
+struct gap_edge {
 	uint64_t ns;
 	uint8_t state;
 	int8_t more;
@@ -147,7 +147,7 @@ struct edge {
 
 static int edges_by_time(const void *a, const void *b)
 {
-	const struct edge *x = a, *y = b;
+	const struct gap_edge *x = a, *y = b;
 
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
@@ -168,27 +168,27 @@ static enum time_state prevailing_state(const int n[ST_MAX])
 							      : ST_CPU;
 }
 
-static uint64_t span_overlap_ns(const struct span *s, uint64_t start_ns, uint64_t end_ns)
+static uint64_t span_overlap_ns(const struct gap_span *s, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t from = s->start_ns > start_ns ? s->start_ns : start_ns, to = s->end_ns < end_ns ? s->end_ns : end_ns;
 
 	return to > from ? to - from : 0;
 }
 
-static void thread_divide_states(const struct thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
+static void thread_divide_states(const struct gap_thread *t, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[ST_MAX])
 {
-	struct edge *e = xmalloc((2 * t->n + 1) * sizeof(*e));
+	struct gap_edge *e = xmalloc((2 * t->n + 1) * sizeof(*e));
 	int n_of[ST_MAX] = { 0 };
 	uint64_t at = start_ns;
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
-		const struct span *s = &t->spans[i];
+		const struct gap_span *s = &t->spans[i];
 
 		if (s->state >= ST_MAX || !span_overlap_ns(s, start_ns, end_ns))
 			continue;
-		e[n++] = (struct edge){ s->start_ns > start_ns ? s->start_ns : start_ns, s->state, 1 };
-		e[n++] = (struct edge){ s->end_ns < end_ns ? s->end_ns : end_ns, s->state, -1 };
+		e[n++] = (struct gap_edge){ s->start_ns > start_ns ? s->start_ns : start_ns, s->state, 1 };
+		e[n++] = (struct gap_edge){ s->end_ns < end_ns ? s->end_ns : end_ns, s->state, -1 };
 	}
 	qsort(e, n, sizeof(*e), edges_by_time);
 	for (size_t i = 0; i < n; i++) {
@@ -201,12 +201,12 @@ static void thread_divide_states(const struct thread *t, uint64_t start_ns, uint
 }
 
 /* Finds the call and the wait that took most of the interval. */
-static void thread_find_longest(const struct thread *t, uint64_t start_ns, uint64_t end_ns, struct gap_cause *c)
+static void thread_find_longest(const struct gap_thread *t, uint64_t start_ns, uint64_t end_ns, struct gap_cause *c)
 {
 	uint64_t syscall_ns = 0, wait_ns = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
-		const struct span *s = &t->spans[i];
+		const struct gap_span *s = &t->spans[i];
 		uint64_t ns = span_overlap_ns(s, start_ns, end_ns);
 
 		if (s->kind == REC_SYSCALL && ns > syscall_ns) {
@@ -219,13 +219,13 @@ static void thread_find_longest(const struct thread *t, uint64_t start_ns, uint6
 	}
 }
 
-static uint32_t thread_find_stack(const struct thread *t, uint64_t start_ns, uint64_t end_ns)
+static uint32_t thread_find_stack(const struct gap_thread *t, uint64_t start_ns, uint64_t end_ns)
 {
 	uint32_t stacks[SAMPLES_TOLD], counts[SAMPLES_TOLD];
 	size_t n = 0, most = 0, k;
 
 	for (size_t i = 0; i < t->n; i++) {
-		const struct span *s = &t->spans[i];
+		const struct gap_span *s = &t->spans[i];
 
 		if (s->kind != REC_STACK || s->of == STACK_NONE || !span_overlap_ns(s, start_ns, end_ns))
 			continue;
@@ -242,7 +242,7 @@ static uint32_t thread_find_stack(const struct thread *t, uint64_t start_ns, uin
 	return n ? stacks[most] : STACK_NONE;
 }
 
-static bool interval_is_complete(const struct gpu_gaps *g, const struct thread *t, uint64_t start_ns, uint64_t end_ns)
+static bool interval_is_complete(const struct gpu_gaps *g, const struct gap_thread *t, uint64_t start_ns, uint64_t end_ns)
 {
 	if (!g->any || !t || start_ns < t->from_ns)
 		return false;
@@ -255,7 +255,7 @@ static bool interval_is_complete(const struct gpu_gaps *g, const struct thread *
 
 bool gpu_gaps_cause(const struct gpu_gaps *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns, struct gap_cause *ret_cause)
 {
-	const struct thread *t = thread_map_find(&g->threads, tid);
+	const struct gap_thread *t = thread_map_find(&g->threads, tid);
 	struct gap_cause c = { .syscall = SYSCALL_NONE };
 
 	if (!interval_is_complete(g, t, start_ns, end_ns))

@@ -12,7 +12,7 @@
 #define LATE_NS (75 * NSEC_PER_SEC) /* by then a kernel's step and launching operator are known, in most cases */
 #define DEVICES_MAX 256             /* of all processes */
 
-struct span {
+struct gpu_op_span {
 	uint64_t start_ns, end_ns;
 	uint64_t reach_ns;  /* the latest end of this span and all before it */
 	uint64_t launch_ns; /* of a kernel; 0: unknown */
@@ -22,18 +22,18 @@ struct span {
 };
 
 /* Sorted by their begin. */
-struct spans {
-	struct span *list;
+struct gpu_op_spans {
+	struct gpu_op_span *list;
 	size_t n, cap;
 };
 
-struct thread {
+struct gpu_op_thread {
 	struct thread_entry entry;
-	struct spans calls;
+	struct gpu_op_spans calls;
 };
 
 /* Up to when a device's time has been given to kernels. */
-struct device {
+struct gpu_op_device {
 	uint32_t tgid, device;
 	uint64_t until_ns;
 };
@@ -41,8 +41,8 @@ struct device {
 struct gpu_ops {
 	struct thread_map threads;
 	size_t n_calls;
-	struct spans kernels, steps;
-	struct device devices[DEVICES_MAX];
+	struct gpu_op_spans kernels, steps;
+	struct gpu_op_device devices[DEVICES_MAX];
 	size_t n_devices;
 	uint64_t latest_ns; /* of all kernels, the latest end */
 	uint64_t from_ns;   /* for steps that began before it, some kernels are gone */
@@ -52,13 +52,13 @@ struct gpu_ops *gpu_ops_new(void)
 {
 	struct gpu_ops *g = xcalloc(1, sizeof(*g));
 
-	g->threads.size = sizeof(struct thread);
+	g->threads.size = sizeof(struct gpu_op_thread);
 	return g;
 }
 
 static void thread_free_calls(void *thread)
 {
-	free(((struct thread *)thread)->calls.list);
+	free(((struct gpu_op_thread *)thread)->calls.list);
 }
 
 void gpu_ops_free(struct gpu_ops *g)
@@ -73,7 +73,7 @@ void gpu_ops_free(struct gpu_ops *g)
 
 /* ---- spans ---- */
 
-static void spans_insert(struct spans *s, const struct span *new)
+static void spans_insert(struct gpu_op_spans *s, const struct gpu_op_span *new)
 {
 	size_t i = s->n;
 
@@ -89,7 +89,7 @@ static void spans_insert(struct spans *s, const struct span *new)
 	}
 }
 
-static void spans_drop(struct spans *s, size_t n)
+static void spans_drop(struct gpu_op_spans *s, size_t n)
 {
 	s->n -= n;
 	if (n)
@@ -97,13 +97,13 @@ static void spans_drop(struct spans *s, size_t n)
 }
 
 /* Returns how many begin before ns. */
-static size_t spans_before(const struct spans *s, uint64_t ns)
+static size_t spans_before(const struct gpu_op_spans *s, uint64_t ns)
 {
 	return bisect(s->n, k, s->list[k].start_ns < ns);
 }
 
 /* Returns the first of those before `end` that may end after ns. */
-static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
+static size_t spans_reaching(const struct gpu_op_spans *s, size_t end, uint64_t ns)
 {
 	while (end && s->list[end - 1].reach_ns > ns)
 		end--;
@@ -115,7 +115,7 @@ static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
 static void gpu_ops_drop_calls(struct gpu_ops *g)
 {
 	g->n_calls = 0;
-	for (struct thread *t = NULL; (t = thread_map_next(&g->threads, t));) {
+	for (struct gpu_op_thread *t = NULL; (t = thread_map_next(&g->threads, t));) {
 		spans_drop(&t->calls, t->calls.n - t->calls.n / 2);
 		g->n_calls += t->calls.n;
 	}
@@ -123,25 +123,25 @@ static void gpu_ops_drop_calls(struct gpu_ops *g)
 
 void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 {
-	struct thread *t = h->dur_ns ? thread_map_get(&g->threads, h->tid) : NULL; /* nothing is launched within an instant */
+	struct gpu_op_thread *t = h->dur_ns ? thread_map_get(&g->threads, h->tid) : NULL; /* nothing is launched within an instant */
 
 	if (!t)
 		return;
 	if (g->n_calls == GPU_OPS_CALLS_MAX)
 		gpu_ops_drop_calls(g);
 	g->n_calls++;
-	spans_insert(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
+	spans_insert(&t->calls, &(struct gpu_op_span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
 }
 
 /* Calls of one thread are nested or apart: the innermost is the one that began last. */
-static uint32_t kernel_find_op(const struct gpu_ops *g, const struct span *kernel)
+static uint32_t kernel_find_op(const struct gpu_ops *g, const struct gpu_op_span *kernel)
 {
-	const struct thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
+	const struct gpu_op_thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
 
 	if (kernel->op != GPU_OPS_NONE)
 		return kernel->op;
 	for (size_t i = t ? spans_before(&t->calls, kernel->launch_ns + 1) : 0; i > 0; i--) {
-		const struct span *call = &t->calls.list[i - 1];
+		const struct gpu_op_span *call = &t->calls.list[i - 1];
 
 		if (call->reach_ns < kernel->launch_ns)
 			break;
@@ -157,7 +157,7 @@ void gpu_ops_step(struct gpu_ops *g, const struct rec_hdr *h)
 {
 	if (g->steps.n == GPU_OPS_STEPS_MAX)
 		spans_drop(&g->steps, GPU_OPS_STEPS_MAX / 2);
-	spans_insert(&g->steps, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = h->tgid });
+	spans_insert(&g->steps, &(struct gpu_op_span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = h->tgid });
 }
 
 static uint64_t outside_steps_ns(const struct gpu_ops *g, uint32_t tgid, uint64_t from_ns, uint64_t to_ns)
@@ -166,7 +166,7 @@ static uint64_t outside_steps_ns(const struct gpu_ops *g, uint32_t tgid, uint64_
 	uint64_t ns = 0;
 
 	for (size_t i = spans_reaching(&g->steps, end, from_ns); i < end && from_ns < to_ns; i++) {
-		const struct span *s = &g->steps.list[i];
+		const struct gpu_op_span *s = &g->steps.list[i];
 
 		if (s->of != tgid || s->end_ns <= from_ns)
 			continue;
@@ -185,7 +185,7 @@ void gpu_ops_divide(const struct gpu_ops *g, const struct rec_hdr *step, gpu_op_
 	size_t end = start_ns < g->from_ns ? 0 : spans_before(&g->kernels, end_ns);
 
 	for (size_t i = spans_reaching(&g->kernels, end, start_ns); i < end; i++) {
-		const struct span *k = &g->kernels.list[i];
+		const struct gpu_op_span *k = &g->kernels.list[i];
 		uint64_t from_ns = k->start_ns > start_ns ? k->start_ns : start_ns, to_ns = k->end_ns < end_ns ? k->end_ns : end_ns;
 
 		if (k->of != step->tgid)
@@ -199,9 +199,9 @@ void gpu_ops_divide(const struct gpu_ops *g, const struct rec_hdr *step, gpu_op_
 	}
 }
 
-static struct device *gpu_ops_get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
+static struct gpu_op_device *gpu_ops_get_device(struct gpu_ops *g, uint32_t tgid, uint32_t device)
 {
-	struct device *d = g->devices, *idle = d;
+	struct gpu_op_device *d = g->devices, *idle = d;
 
 	for (size_t i = 0; i < g->n_devices; i++) {
 		if (d[i].tgid == tgid && d[i].device == device)
@@ -211,15 +211,15 @@ static struct device *gpu_ops_get_device(struct gpu_ops *g, uint32_t tgid, uint3
 	}
 	if (g->n_devices < DEVICES_MAX)
 		idle = &d[g->n_devices++];
-	*idle = (struct device){ .tgid = tgid, .device = device };
+	*idle = (struct gpu_op_device){ .tgid = tgid, .device = device };
 	return idle;
 }
 
 static void gpu_ops_take_kernels(struct gpu_ops *g, size_t n, gpu_op_cb cb, void *arg)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct span *k = &g->kernels.list[i];
-		struct device *d = gpu_ops_get_device(g, k->of, k->device);
+		const struct gpu_op_span *k = &g->kernels.list[i];
+		struct gpu_op_device *d = gpu_ops_get_device(g, k->of, k->device);
 		uint64_t from_ns = k->start_ns > d->until_ns ? k->start_ns : d->until_ns;
 
 		if (k->end_ns > g->from_ns)
@@ -240,7 +240,7 @@ static void gpu_ops_take_kernels(struct gpu_ops *g, size_t n, gpu_op_cb cb, void
 
 void gpu_ops_kernel(struct gpu_ops *g, const struct rec_gpu *r, uint32_t op, gpu_op_cb cb, void *arg)
 {
-	const struct span s = {
+	const struct gpu_op_span s = {
 		.start_ns = r->h.start_ns,
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.launch_ns = r->launch_ns,

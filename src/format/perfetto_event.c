@@ -30,7 +30,7 @@
 #define PACKET_BYTES 12 /* at least, for each packet around its event's content */
 #define RUN 8           /* this many are sorted by insertion */
 
-struct held {
+struct perfetto_held {
 	uint64_t start_ns, end_ns;
 	uint32_t at; /* offset of the event's data among that of its turn */
 	uint32_t turn;
@@ -47,7 +47,7 @@ struct end {
 };
 
 struct holder {
-	struct held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
+	struct perfetto_held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
 	struct end ends[HELD_MAX]; /* a heap, the earliest first */
 	size_t n_ends;
 	/* packets that are passed to the writer in one piece */
@@ -62,19 +62,19 @@ struct holder {
 };
 
 /* The least number of bytes that it will take in the file. */
-static size_t held_file_bytes(const struct held *h)
+static size_t held_file_bytes(const struct perfetto_held *h)
 {
 	return h->len + (h->type == EVENT_BEGIN ? 2 : 1) * PACKET_BYTES;
 }
 
 /* Whether it has waited long enough. */
-static bool held_is_ripe(const struct holder *hd, const struct held *h)
+static bool held_is_ripe(const struct holder *hd, const struct perfetto_held *h)
 {
 	return h->turn + 2 <= hd->turn;
 }
 
 /* Whether it waits for the next one of its kind, which has not arrived. */
-static bool held_is_waiting(const struct perfetto_sink *s, const struct held *h)
+static bool held_is_waiting(const struct perfetto_sink *s, const struct perfetto_held *h)
 {
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
 }
@@ -85,15 +85,15 @@ struct holder *held_new(void)
 	return xcalloc(1, sizeof(struct holder));
 }
 
-static bool held_is_before(const struct held *a, const struct held *b)
+static bool held_is_before(const struct perfetto_held *a, const struct perfetto_held *b)
 {
 	return a->start_ns < b->start_ns || (a->start_ns == b->start_ns && a->end_ns > b->end_ns);
 }
 
-static void held_sort_run(struct held *list, size_t n)
+static void held_sort_run(struct perfetto_held *list, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
-		struct held h = list[i];
+		struct perfetto_held h = list[i];
 		size_t k = i;
 
 		for (; k && held_is_before(&h, &list[k - 1]); k--)
@@ -103,7 +103,7 @@ static void held_sort_run(struct held *list, size_t n)
 }
 
 /* Stable; list[0, middle) and list[middle, n) are sorted. */
-static void held_merge_runs(struct held *list, size_t middle, size_t n, struct held *spare)
+static void held_merge_runs(struct perfetto_held *list, size_t middle, size_t n, struct perfetto_held *spare)
 {
 	size_t from = middle, i, k, to;
 
@@ -119,7 +119,7 @@ static void held_merge_runs(struct held *list, size_t middle, size_t n, struct h
 	}
 }
 
-static void held_sort(struct held *list, size_t n, struct held *spare)
+static void held_sort(struct perfetto_held *list, size_t n, struct perfetto_held *spare)
 {
 	for (size_t i = 0; i < n; i += RUN)
 		held_sort_run(list + i, n - i < RUN ? n - i : RUN);
@@ -130,7 +130,7 @@ static void held_sort(struct held *list, size_t n, struct held *spare)
 }
 
 /* Keeps a slice that waits for another as if it had just arrived. False: there is no room for it. */
-static bool held_keep(struct holder *hd, struct held *h)
+static bool held_keep(struct holder *hd, struct perfetto_held *h)
 {
 	char *to = hd->bytes[hd->turn % TURNS];
 	size_t *used = &hd->used[hd->turn % TURNS];
@@ -261,7 +261,7 @@ static void held_write_going(struct perfetto_sink *s, size_t n)
 
 	piece_begin(s);
 	for (size_t i = 0; i < n; i++) {
-		const struct held *h = &hd->going[i];
+		const struct perfetto_held *h = &hd->going[i];
 
 		write_ends(s, h->start_ns);
 		write_event(s, h->type, h->start_ns, h->row, hd->bytes[h->turn % TURNS] + h->at, h->len);
@@ -284,14 +284,14 @@ static void held_end_turn(struct perfetto_sink *s, bool all)
 	hd->turn++;
 	hd->used[hd->turn % TURNS] = 0;
 	for (size_t i = 0; i < hd->n; i++) {
-		const struct held *h = &hd->list[i];
+		const struct perfetto_held *h = &hd->list[i];
 		uint64_t *due_ns = &s->rows[h->row].due_ns;
 
 		if (held_is_ripe(hd, h) && h->start_ns > *due_ns && !held_is_waiting(s, h))
 			*due_ns = h->start_ns;
 	}
 	for (size_t i = 0; i < hd->n; i++) {
-		struct held *h = &hd->list[i];
+		struct perfetto_held *h = &hd->list[i];
 		bool goes;
 
 		if (h->is_end)
@@ -331,7 +331,7 @@ static void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, ui
 	struct perfetto_row *r = &s->rows[row];
 
 	hd->used[hd->turn % TURNS] += len;
-	hd->list[hd->n] = (struct held){
+	hd->list[hd->n] = (struct perfetto_held){
 		.start_ns = start_ns,
 		.end_ns = end_ns,
 		.at = (uint32_t)at,
@@ -368,7 +368,7 @@ size_t held_bytes(const struct perfetto_sink *s)
 #define WORDS_MAX (1 << 15) /* beyond that number of names, texts of arguments are written out */
 #define NAME_MAX_LEN 512    /* of symbols; longer ones tell a reader nothing more */
 
-struct intern {
+struct perfetto_intern {
 	UT_hash_handle hh;
 	enum intern_kind kind;
 	uint32_t iid;
@@ -376,7 +376,7 @@ struct intern {
 };
 
 struct interns {
-	struct intern *by_text[INTERN_KINDS];
+	struct perfetto_intern *by_text[INTERN_KINDS];
 	size_t n;
 	uint32_t n_of[INTERN_KINDS]; /* ids are per kind, so that they are small */
 	/* by the address of the text, which for most is the same each time */
@@ -394,7 +394,7 @@ struct interns *interns_new(void)
 
 void interns_reset(struct interns *in)
 {
-	struct intern *e, *next;
+	struct perfetto_intern *e, *next;
 
 	for (size_t kind = 0; kind < INTERN_KINDS; kind++) {
 		HASH_ITER(hh, in->by_text[kind], e, next)
@@ -420,7 +420,7 @@ static inline struct recent *recent_slot(struct interns *in, enum intern_kind ki
 void interns_begin(struct perfetto_sink *s, bool dropped)
 {
 	uint64_t flags = SEQUENCE_F_CLEARED;
-	const struct intern *e = NULL;
+	const struct perfetto_intern *e = NULL;
 	char *packet, *data, *defaults, *begin, *p;
 	size_t kind = 0;
 
@@ -450,9 +450,9 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 	packet_end(s, packet, proto_close(data, put_clock(p, CLOCK_OF_BOOTTIME, s->deltas_ns)));
 }
 
-static struct intern *intern_add_text(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
+static struct perfetto_intern *intern_add_text(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
-	struct intern *e = xcalloc(1, sizeof(*e));
+	struct perfetto_intern *e = xcalloc(1, sizeof(*e));
 	char *packet, *data, *p;
 
 	e->kind = kind;
@@ -470,7 +470,7 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 {
 	struct recent *recent = recent_slot(s->interns, kind, text), *beside = &s->interns->recent[(recent - s->interns->recent) ^ 1];
 	size_t len = strlen(text);
-	struct intern *e;
+	struct perfetto_intern *e;
 
 	/* two texts with the same place would replace each other each time */
 	if (beside->place == text && beside->kind == kind && !strcmp(beside->text, text))

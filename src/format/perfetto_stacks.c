@@ -32,14 +32,14 @@ struct mapping_key {
 	uint64_t kind;
 };
 
-struct mapping {
+struct perfetto_mapping {
 	UT_hash_handle hh;
 	struct mapping_key key;
 	uint32_t iid;
 };
 
 /* Numbers described in this file so far. */
-struct told {
+struct perfetto_told {
 	uint64_t *bits;
 	uint32_t size; /* in numbers */
 };
@@ -48,20 +48,20 @@ struct stream {
 	uint32_t sequence;
 	bool begun;     /* in this file */
 	uint64_t count; /* of the timebase */
-	struct told stacks, frames;
-	struct mapping *mappings;
+	struct perfetto_told stacks, frames;
+	struct perfetto_mapping *mappings;
 };
 
 struct perfetto_stacks {
 	struct stream streams[2]; /* on the CPU, and off */
 };
 
-static bool told_has(const struct told *t, uint32_t number)
+static bool told_has(const struct perfetto_told *t, uint32_t number)
 {
 	return number < t->size && bit_is_set(t->bits, number);
 }
 
-static void told_add(struct told *t, uint32_t number)
+static void told_add(struct perfetto_told *t, uint32_t number)
 {
 	if (number >= t->size) {
 		uint32_t size = (number + 4096) & ~4095u;
@@ -75,7 +75,7 @@ static void told_add(struct told *t, uint32_t number)
 
 static void stream_reset(struct stream *st)
 {
-	struct mapping *m, *next;
+	struct perfetto_mapping *m, *next;
 
 	HASH_ITER(hh, st->mappings, m, next)
 	{
@@ -157,11 +157,11 @@ static char *put_mapping(char *p, uint32_t iid, const struct frame *f)
 }
 
 /* *ret_new: it needs to be described. */
-static struct mapping *mapping_get(struct stream *st, const struct frame *f, bool *ret_new)
+static struct perfetto_mapping *mapping_get(struct stream *st, const struct frame *f, bool *ret_new)
 {
 	/* those without a file of their own are told apart by the kind of frame */
 	struct mapping_key key = { .file = f->file, .build_id = f->build_id };
-	struct mapping *m;
+	struct perfetto_mapping *m;
 
 	key.kind = f->file && f->kind != FRAME_KERNEL && f->kind != FRAME_JIT ? 0 : 1 + (uint64_t)f->kind;
 	HASH_FIND(hh, st->mappings, &key, sizeof(key), m);
@@ -179,7 +179,7 @@ static bool stream_write_frame(struct perfetto_sink *s, struct stream *st, uint3
 {
 	const struct frame *f = stacks_frame(s->rec.stacks, number);
 	char name[STACK_TEXT_MAX], *packet, *data, *entry, *p;
-	struct mapping *m;
+	struct perfetto_mapping *m;
 	bool is_new;
 
 	if (!f || told_has(&st->frames, number))

@@ -23,7 +23,7 @@
 /* ---- in which functions operators were sampled ---- */
 
 /* All zeroes: none. */
-struct op_hot {
+struct ops_op_hot {
 	struct op_function *functions;
 	bool cut; /* more functions than are kept: the hottest one is unknown */
 };
@@ -55,7 +55,7 @@ struct op_function {
  * Counts a sample in the operator with this number; frame: of the innermost function, which must stay valid. *total: functions
  * kept in the whole output, which is bounded.
  */
-static void op_hot_add(struct op_hot *h, uint32_t *total, uint32_t op, const struct frame *frame)
+static void op_hot_add(struct ops_op_hot *h, uint32_t *total, uint32_t op, const struct frame *frame)
 {
 	struct function_key key = { frame->name, frame->file, frame->rel_pc, op, frame->kind };
 	struct op_function *f;
@@ -75,7 +75,7 @@ static void op_hot_add(struct op_hot *h, uint32_t *total, uint32_t op, const str
 	f->samples++;
 }
 
-static void op_hot_clear(struct op_hot *h, uint32_t *total)
+static void op_hot_clear(struct ops_op_hot *h, uint32_t *total)
 {
 	struct op_function *f, *next;
 
@@ -85,7 +85,7 @@ static void op_hot_clear(struct op_hot *h, uint32_t *total)
 		free(f);
 		(*total)--;
 	}
-	*h = (struct op_hot){ 0 };
+	*h = (struct ops_op_hot){ 0 };
 }
 
 static void op_hottest_add(struct op_hottest *best, const struct op_function *f)
@@ -103,7 +103,7 @@ static void op_hottest_add(struct op_hottest *best, const struct op_function *f)
 }
 
 /* Returns the hottest functions of the first n operators, by number, which the caller frees. NULL: none is known. */
-static struct op_hottest *op_hot_find(const struct op_hot *h, uint32_t n)
+static struct op_hottest *op_hot_find(const struct ops_op_hot *h, uint32_t n)
 {
 	struct op_hottest *best = h->functions && !h->cut && n ? xcalloc(n, sizeof(*best)) : NULL;
 
@@ -139,7 +139,7 @@ struct op_sum {
 struct op_sums {
 	struct op_sum *list; /* indexed by the number of the name */
 	uint32_t n;
-	struct op_hot hot;
+	struct ops_op_hot hot;
 	uint64_t gpu_none_ns; /* of kernels that belong to no operator */
 };
 
@@ -156,7 +156,7 @@ struct process_ops {
 	struct op_sums sums;
 };
 
-struct ended_step {
+struct ops_ended_step {
 	uint32_t step;
 	uint64_t round;
 };
@@ -173,7 +173,7 @@ struct profile_ops {
 		uint32_t number;
 	} by_address[NAME_CACHE];
 	struct step_ops steps[STEPS_MAX];
-	struct ended_step ended[STEPS_MAX]; /* whose lines are waiting, oldest first, from first_ended on */
+	struct ops_ended_step ended[STEPS_MAX]; /* whose lines are waiting, oldest first, from first_ended on */
 	uint32_t first_ended, n_ended;
 	uint32_t written; /* the highest step with a line */
 	uint64_t round;
@@ -482,7 +482,7 @@ static bool step_ops_is_before(const struct step_ops *a, const struct step_ops *
 	return a->step < b->step;
 }
 
-static struct ended_step *ended_step_at(struct profile_ops *o, uint32_t i)
+static struct ops_ended_step *ended_step_at(struct profile_ops *o, uint32_t i)
 {
 	return &o->ended[(o->first_ended + i) % STEPS_MAX];
 }
@@ -507,7 +507,7 @@ static void step_ops_end(struct profile_ops *o, struct step_ops *s)
 			break;
 		*ended_step_at(o, i) = *ended_step_at(o, i - 1);
 	}
-	*ended_step_at(o, i) = (struct ended_step){ s->step, o->round };
+	*ended_step_at(o, i) = (struct ops_ended_step){ s->step, o->round };
 }
 
 static struct step_ops *step_ops_get(struct profile_ops *o, uint32_t step, uint32_t tgid)

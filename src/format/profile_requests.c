@@ -152,7 +152,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 }
 
 /* The line of a sequence's request, without the part from its socket. */
-struct line {
+struct request_line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, start, end;
 	bool graph, split, cancelled;
@@ -163,7 +163,7 @@ struct line {
 
 /* A line that waits for what the GPU did. */
 struct held_line {
-	struct line *line;
+	struct request_line *line;
 	struct rec_request *socket; /* NULL: none */
 	const char *why;
 };
@@ -182,7 +182,7 @@ struct profile_requests {
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
-static void write_sequence_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+static void write_sequence_line(struct profile_requests *q, const struct request_line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t start = socket ? socket->h.start_ns : l->start;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
@@ -222,10 +222,10 @@ static void write_sequence_line(struct profile_requests *q, const struct line *l
 }
 
 /* Copies a line, with its texts behind it. */
-static struct line *line_copy(const struct line *l)
+static struct request_line *line_copy(const struct request_line *l)
 {
 	size_t shape = strlen(l->shape) + 1, stages = strlen(l->stages) + 1;
-	struct line *copy = xmalloc(sizeof(*copy) + shape + stages);
+	struct request_line *copy = xmalloc(sizeof(*copy) + shape + stages);
 
 	*copy = *l;
 	copy->shape = memcpy(copy + 1, l->shape, shape);
@@ -252,7 +252,7 @@ static void write_held_lines(struct profile_requests *q, size_t n)
 	q->n_held = left;
 }
 
-static void write_or_hold_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+static void write_or_hold_line(struct profile_requests *q, const struct request_line *l, const struct rec_request *socket, const char *why)
 {
 	struct held_line h = { .why = why };
 
@@ -365,7 +365,7 @@ static void profile_on_step(struct step_request *r, const struct step_seen *s, v
 static void *profile_on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
-	struct line l = {
+	struct request_line l = {
 		.tgid = r->tgid,
 		.serial = r->serial,
 		.context = r->context,

@@ -38,14 +38,14 @@ struct stack_key {
 	uint32_t by_interrupt;
 };
 
-struct stack_sum {
+struct stacks_stack_sum {
 	UT_hash_handle hh;
 	struct stack_key key;
 	uint64_t n, ns;
 	uint64_t round; /* of the first */
 };
 
-struct ended_step {
+struct stacks_ended_step {
 	uint32_t step; /* number + 1; 0: none */
 	bool graph;
 	uint64_t round;
@@ -65,7 +65,7 @@ struct op_call {
 	uint32_t op;
 };
 
-struct waiting {
+struct stacks_waiting {
 	struct rec_stack r;
 	uint64_t round;
 };
@@ -75,10 +75,10 @@ struct profile_stacks {
 	const struct recording *rec;
 	struct profile_ops *names; /* of operators, by number */
 	struct op_call *calls;
-	struct waiting *waiting; /* samples whose operator is not known yet */
+	struct stacks_waiting *waiting; /* samples whose operator is not known yet */
 	size_t n_waiting, waiting_size;
-	struct stack_sum *sums;
-	struct ended_step ended[ENDED_MAX];
+	struct stacks_stack_sum *sums;
+	struct stacks_ended_step ended[ENDED_MAX];
 	uint64_t round;
 	uint8_t *told; /* whose frames are in this file: a bit for each stack */
 	uint32_t told_size;
@@ -147,10 +147,10 @@ static char *add_stack_waker(char *p, const struct profile_stacks *ps, const str
 	return PUT(p, woken_by, text);
 }
 
-static void stack_sum_write(struct profile_stacks *ps, const struct stack_sum *sum)
+static void stack_sum_write(struct profile_stacks *ps, const struct stacks_stack_sum *sum)
 {
 	const struct stack_key *k = &sum->key;
-	const struct ended_step *step = &ps->ended[k->step % ENDED_MAX];
+	const struct stacks_ended_step *step = &ps->ended[k->step % ENDED_MAX];
 	bool known = k->step && step->step == k->step, has_stack = false;
 	char *p = profile_line_begin(ps->lines, "stack_prof", k->tgid);
 	const uint32_t *frames;
@@ -177,7 +177,7 @@ static void stack_sum_write(struct profile_stacks *ps, const struct stack_sum *s
 	profile_line_end(ps->lines, p, known && step->graph);
 }
 
-static void stack_sum_free(struct profile_stacks *ps, struct stack_sum *sum)
+static void stack_sum_free(struct profile_stacks *ps, struct stacks_stack_sum *sum)
 {
 	HASH_DEL(ps->sums, sum);
 	free(sum);
@@ -185,7 +185,7 @@ static void stack_sum_free(struct profile_stacks *ps, struct stack_sum *sum)
 
 static void stack_sums_write_all(struct profile_stacks *ps)
 {
-	struct stack_sum *sum, *next;
+	struct stacks_stack_sum *sum, *next;
 
 	HASH_ITER(hh, ps->sums, sum, next)
 	{
@@ -212,7 +212,7 @@ static void stack_sums_add(struct profile_stacks *ps, const struct rec_stack *r,
 {
 	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id, op, 0, STACK_NONE,
 		r->h.id == SAMPLE_OFF_CPU && r->flags & SAMPLE_F_WOKEN_IRQ };
-	struct stack_sum *sum;
+	struct stacks_stack_sum *sum;
 
 	if (r->h.id == SAMPLE_OFF_CPU && r->waker_stack != STACK_NONE) {
 		key.waker_tid = r->waker_tid;
@@ -280,7 +280,7 @@ void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r
 	call->op = profile_ops_number(ps->names, r);
 	call->round = ps->round;
 	for (size_t i = 0; i < ps->n_waiting; i++) {
-		struct waiting *w = &ps->waiting[i];
+		struct stacks_waiting *w = &ps->waiting[i];
 
 		if (w->r.ref == key.start_ns && w->r.h.tid == key.tid)
 			sample_add_to_call(ps, &w->r, call);
@@ -314,14 +314,14 @@ void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
 	}
 	if (ps->n_waiting == WAITING_MAX)
 		samples_give_up(ps, WAITING_MAX / 4);
-	*list_push(ps->waiting, ps->n_waiting, ps->waiting_size) = (struct waiting){ .r = *r, .round = ps->round };
+	*list_push(ps->waiting, ps->n_waiting, ps->waiting_size) = (struct stacks_waiting){ .r = *r, .round = ps->round };
 }
 
 /* ---- lines ---- */
 
 void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
 {
-	ps->ended[(r->number + 1) % ENDED_MAX] = (struct ended_step){
+	ps->ended[(r->number + 1) % ENDED_MAX] = (struct stacks_ended_step){
 		.step = r->number + 1,
 		.graph = r->n.graphs > 0,
 		.round = ps->round,
@@ -329,9 +329,9 @@ void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
 	};
 }
 
-static bool stack_sum_is_due(const struct profile_stacks *ps, const struct stack_sum *sum)
+static bool stack_sum_is_due(const struct profile_stacks *ps, const struct stacks_stack_sum *sum)
 {
-	const struct ended_step *step = &ps->ended[sum->key.step % ENDED_MAX];
+	const struct stacks_ended_step *step = &ps->ended[sum->key.step % ENDED_MAX];
 
 	if (ps->round - sum->round < HOLD)
 		return false;
@@ -342,7 +342,7 @@ static bool stack_sum_is_due(const struct profile_stacks *ps, const struct stack
 
 void profile_stacks_settled(struct profile_stacks *ps)
 {
-	struct stack_sum *sum, *next;
+	struct stacks_stack_sum *sum, *next;
 	struct op_call *call, *next_call;
 	size_t n = 0;
 
@@ -389,7 +389,7 @@ struct profile_stacks *profile_stacks_new(struct profile_lines *lines, const str
 
 void profile_stacks_free(struct profile_stacks *ps)
 {
-	struct stack_sum *sum, *next;
+	struct stacks_stack_sum *sum, *next;
 	struct op_call *call, *next_call;
 
 	HASH_ITER(hh, ps->sums, sum, next)

@@ -33,7 +33,7 @@ struct step_of_gpu {
 };
 
 /* What the rows of a step were. */
-struct told {
+struct steps_told {
 	uint64_t prompt, decode;
 };
 
@@ -43,7 +43,7 @@ struct held_step {
 	bool graph;
 	bool waits_told, waits_gpu;
 	bool is_told, has_gpu;
-	struct told told;
+	struct steps_told told;
 	struct rec_gpu_step gpu;
 	struct step_of_gpu of_gpu;
 	char *text; /* of its shape and stages */

@@ -17,27 +17,27 @@ static const char *const prefixes[SPAN_MAX] = {
 };
 
 /* GPU time in the steps of a context so far, and between them. Only differences mean anything. */
-struct tally {
+struct request_gpu_tally {
 	uint64_t steps[GPU_PART_MAX], gaps[GPU_PART_MAX];
 	uint64_t blind_steps, blind_gaps; /* whose GPU time is unknown */
 };
 
-struct part {
+struct request_gpu_part {
 	uint32_t serial;
 	enum request_span own;
 	uint64_t others_ns;
 };
 
 /* A step whose GPU time or parts are not all known yet, or that follows such a step. */
-struct step {
+struct request_gpu_step {
 	struct thread_entry entry; /* by its number */
-	struct context *context;   /* once its parts are known */
-	struct step *next;         /* the next step of the context */
+	struct request_gpu_context *context;   /* once its parts are known */
+	struct request_gpu_step *next;         /* the next step of the context */
 	bool has_gpu, is_lost;     /* is_lost: its GPU time is unknown */
 	bool overlaps;             /* with the step before it */
 	uint64_t ns, gap_ns;
 	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
-	struct part *parts;
+	struct request_gpu_part *parts;
 	size_t n, cap;
 };
 
@@ -45,19 +45,19 @@ struct context_key {
 	uint64_t context, tgid;
 };
 
-struct context {
+struct request_gpu_context {
 	UT_hash_handle hh;
 	struct context_key key;
 	uint64_t busy_until;
-	struct tally tally;
-	struct step *first, *last; /* steps that wait */
+	struct request_gpu_tally tally;
+	struct request_gpu_step *first, *last; /* steps that wait */
 };
 
-struct request {
+struct request_gpu_request {
 	struct thread_entry entry; /* by its serial number */
 	uint32_t waits;            /* number of steps that it waits for */
 	bool has_begun;            /* seen is known */
-	struct tally seen;         /* of its context, at its last step */
+	struct request_gpu_tally seen;         /* of its context, at its last step */
 	uint64_t ns[SPAN_MAX][GPU_PART_MAX];
 	bool unknown[SPAN_MAX];
 	bool is_over;
@@ -66,7 +66,7 @@ struct request {
 
 struct request_gpu {
 	struct thread_map steps; /* the oldest first */
-	struct context *contexts;
+	struct request_gpu_context *contexts;
 	uint64_t n_contexts; /* ever created */
 	struct thread_map requests;
 };
@@ -75,12 +75,12 @@ struct request_gpu *request_gpu_new(void)
 {
 	struct request_gpu *g = xcalloc(1, sizeof(*g));
 
-	g->steps.size = sizeof(struct step);
-	g->requests.size = sizeof(struct request);
+	g->steps.size = sizeof(struct request_gpu_step);
+	g->requests.size = sizeof(struct request_gpu_request);
 	return g;
 }
 
-static void gpu_context_free(struct request_gpu *g, struct context *c)
+static void gpu_context_free(struct request_gpu *g, struct request_gpu_context *c)
 {
 	HASH_DEL(g->contexts, c);
 	free(c);
@@ -88,10 +88,10 @@ static void gpu_context_free(struct request_gpu *g, struct context *c)
 
 static void gpu_step_free_parts(void *step)
 {
-	free(((struct step *)step)->parts);
+	free(((struct request_gpu_step *)step)->parts);
 }
 
-static void gpu_step_free(struct request_gpu *g, struct step *s)
+static void gpu_step_free(struct request_gpu *g, struct request_gpu_step *s)
 {
 	free(s->parts);
 	thread_map_remove(&g->steps, s);
@@ -111,7 +111,7 @@ void request_gpu_free(struct request_gpu *g)
 /* ---- requests ---- */
 
 /* Adds the time since its last step. */
-static void request_add_between(struct request *r, const struct tally *now)
+static void request_add_between(struct request_gpu_request *r, const struct request_gpu_tally *now)
 {
 	if (!r->has_begun) {
 		r->has_begun = true;
@@ -126,7 +126,7 @@ static void request_add_between(struct request *r, const struct tally *now)
 }
 
 /* Divides each part of the GPU between the request and others as the step's time is divided. */
-static void request_add_within(struct request *r, const struct part *p, const struct step *s)
+static void request_add_within(struct request_gpu_request *r, const struct request_gpu_part *p, const struct request_gpu_step *s)
 {
 	uint64_t until = 0, given = 0;
 
@@ -148,19 +148,19 @@ static void request_add_within(struct request *r, const struct part *p, const st
 
 /* ---- contexts ---- */
 
-static struct context *step_find_context(const struct request_gpu *g, const struct step_seen *s)
+static struct request_gpu_context *step_find_context(const struct request_gpu *g, const struct step_seen *s)
 {
 	const struct context_key key = { s->context, s->tgid };
-	struct context *c;
+	struct request_gpu_context *c;
 
 	HASH_FIND(hh, g->contexts, &key, sizeof(key), c);
 	return c;
 }
 
 /* NULL: there are too many */
-static struct context *step_get_context(struct request_gpu *g, const struct step_seen *s)
+static struct request_gpu_context *step_get_context(struct request_gpu *g, const struct step_seen *s)
 {
-	struct context *c = step_find_context(g, s), *old;
+	struct request_gpu_context *c = step_find_context(g, s), *old;
 
 	if (c)
 		return c;
@@ -179,7 +179,7 @@ static struct context *step_get_context(struct request_gpu *g, const struct step
 	return c;
 }
 
-static void tally_add_gap(struct tally *t, const struct step *s)
+static void tally_add_gap(struct request_gpu_tally *t, const struct request_gpu_step *s)
 {
 	uint64_t sum = 0;
 
@@ -196,9 +196,9 @@ static void tally_add_gap(struct tally *t, const struct step *s)
 		t->gaps[i] += s->gpu_before[i];
 }
 
-static void tally_add_step(struct request_gpu *g, struct tally *t, const struct step *s)
+static void tally_add_step(struct request_gpu *g, struct request_gpu_tally *t, const struct request_gpu_step *s)
 {
-	struct request *r;
+	struct request_gpu_request *r;
 
 	tally_add_gap(t, s);
 	for (size_t i = 0; i < s->n; i++) {
@@ -221,10 +221,10 @@ static void tally_add_step(struct request_gpu *g, struct tally *t, const struct 
 }
 
 /* Takes the steps of a context as far as they are known. */
-static void context_take_steps(struct request_gpu *g, struct context *c)
+static void context_take_steps(struct request_gpu *g, struct request_gpu_context *c)
 {
 	while (c->first && c->first->has_gpu) {
-		struct step *s = c->first;
+		struct request_gpu_step *s = c->first;
 
 		c->first = s->next;
 		tally_add_step(g, &c->tally, s);
@@ -234,7 +234,7 @@ static void context_take_steps(struct request_gpu *g, struct context *c)
 
 /* ---- steps ---- */
 
-static void gpu_step_set_lost(struct step *s)
+static void gpu_step_set_lost(struct request_gpu_step *s)
 {
 	s->has_gpu = s->is_lost = true;
 }
@@ -242,8 +242,8 @@ static void gpu_step_set_lost(struct step *s)
 /* Gives up the oldest step, and those before it in its context. A step without a context has no requests, or not yet. */
 static void steps_give_up_oldest(struct request_gpu *g)
 {
-	struct step *oldest = thread_map_next(&g->steps, NULL), *s;
-	struct context *c = oldest->context;
+	struct request_gpu_step *oldest = thread_map_next(&g->steps, NULL), *s;
+	struct request_gpu_context *c = oldest->context;
 
 	if (!c) {
 		gpu_step_free(g, oldest);
@@ -264,23 +264,23 @@ void request_gpu_expect(struct request_gpu *g, uint32_t number)
 
 void request_gpu_part(struct request_gpu *g, const struct step_request *r, const struct step_seen *s, const struct request_part *p)
 {
-	struct request *of = thread_map_get(&g->requests, r->serial);
-	struct step *step = thread_map_find(&g->steps, s->number);
+	struct request_gpu_request *of = thread_map_get(&g->requests, r->serial);
+	struct request_gpu_step *step = thread_map_find(&g->steps, s->number);
 
 	for (int i = 0; !step && i < SPAN_MAX; i++)
 		of->unknown[i] = true;
 	if (!step)
 		return;
 	*list_push(step->parts, step->n, step->cap) =
-		(struct part){ r->serial, p->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE, p->others_ns };
+		(struct request_gpu_part){ r->serial, p->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE, p->others_ns };
 	of->waits++;
 }
 
 /* By now all its parts are known. */
 void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 {
-	struct step *step = thread_map_find(&g->steps, s->number);
-	struct context *c = step ? step_get_context(g, s) : step_find_context(g, s);
+	struct request_gpu_step *step = thread_map_find(&g->steps, s->number);
+	struct request_gpu_context *c = step ? step_get_context(g, s) : step_find_context(g, s);
 	uint64_t busy_until = c ? c->busy_until : 0;
 
 	if (c && s->end > busy_until)
@@ -295,7 +295,7 @@ void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 	step->overlaps = s->start < busy_until;
 	step->gap_ns = busy_until && s->start > busy_until ? s->start - busy_until : 0;
 	if (!c) {
-		struct tally none = { 0 };
+		struct request_gpu_tally none = { 0 };
 
 		gpu_step_set_lost(step);
 		tally_add_step(g, &none, step);
@@ -315,7 +315,7 @@ void request_gpu_told(struct request_gpu *g, const struct step_seen *s)
 
 void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
 {
-	struct step *step = thread_map_find(&g->steps, r->step);
+	struct request_gpu_step *step = thread_map_find(&g->steps, r->step);
 
 	if (!step)
 		return;
@@ -332,7 +332,7 @@ void request_gpu_step(struct request_gpu *g, const struct rec_gpu_step *r)
 
 void request_gpu_over(struct request_gpu *g, const struct step_request *r)
 {
-	struct request *of = thread_map_find(&g->requests, r->serial);
+	struct request_gpu_request *of = thread_map_find(&g->requests, r->serial);
 
 	if (!of)
 		return;
@@ -342,12 +342,12 @@ void request_gpu_over(struct request_gpu *g, const struct step_request *r)
 
 bool request_gpu_waits(const struct request_gpu *g, uint32_t serial)
 {
-	const struct request *r = thread_map_find(&g->requests, serial);
+	const struct request_gpu_request *r = thread_map_find(&g->requests, serial);
 
 	return r && r->waits;
 }
 
-static char *add_span_parts(char *p, const struct request *r, enum request_span span)
+static char *add_span_parts(char *p, const struct request_gpu_request *r, enum request_span span)
 {
 	uint64_t sum = 0;
 
@@ -362,7 +362,7 @@ static char *add_span_parts(char *p, const struct request *r, enum request_span 
 
 char *request_gpu_end(struct request_gpu *g, char *p, uint32_t serial, bool shown)
 {
-	struct request *r = thread_map_find(&g->requests, serial);
+	struct request_gpu_request *r = thread_map_find(&g->requests, serial);
 
 	if (!r)
 		return p;

@@ -12,7 +12,7 @@
  * the last time, which on a busy machine is some time after its exit was reported. */
 #define REST_NS UINT64_C(100000000)
 
-struct lane {
+struct shared_lane {
 	uint32_t tid;        /* the owner */
 	uint64_t birth_ns;   /* together with tid, identifies the owner */
 	uint64_t done_ns;    /* from then on the owner does not need the lane */
@@ -25,7 +25,7 @@ struct crew {
 	uint32_t id;
 	unsigned int short_lived;
 	unsigned int n_lanes;
-	struct lane lanes[WORKERS_LANES];
+	struct shared_lane lanes[WORKERS_LANES];
 };
 
 struct worker {
@@ -111,7 +111,7 @@ static struct crew *crew_find(const struct workers *ws, uint32_t tgid)
 	return main && main->tgid == tgid ? main->crew : NULL;
 }
 
-static struct lane *worker_lane(const struct workers *ws, const struct worker *w)
+static struct shared_lane *worker_lane(const struct workers *ws, const struct worker *w)
 {
 	struct crew *crew = w->lane ? crew_find(ws, w->tgid) : NULL;
 
@@ -128,18 +128,18 @@ void workers_free(struct workers *ws)
 
 /* ---- births: which lane a thread takes over ---- */
 
-static bool lane_is_free(const struct lane *l, uint64_t birth_ns, uint64_t rest_ns)
+static bool lane_is_free(const struct shared_lane *l, uint64_t birth_ns, uint64_t rest_ns)
 {
 	return l->done_ns + rest_ns <= birth_ns && l->used_until <= birth_ns;
 }
 
 /* The lane that has been free longest; NULL: none is free. */
-static struct lane *crew_find_free_lane(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
+static struct shared_lane *crew_find_free_lane(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
 {
-	struct lane *best = NULL;
+	struct shared_lane *best = NULL;
 
 	for (unsigned int i = 0; i < crew->n_lanes; i++) {
-		struct lane *l = &crew->lanes[i];
+		struct shared_lane *l = &crew->lanes[i];
 
 		if (lane_is_free(l, birth_ns, rest_ns) && (!best || l->done_ns < best->done_ns))
 			best = l;
@@ -150,7 +150,7 @@ static struct lane *crew_find_free_lane(struct crew *crew, uint64_t birth_ns, ui
 /* Where the time of one owner ends and that of the next begins. Between the exit of the one and the
  * birth of the other there is room for both: the first span of a thread begins just before its
  * birth is reported. */
-static uint64_t lane_border(const struct lane *l, uint64_t birth_ns)
+static uint64_t lane_border(const struct shared_lane *l, uint64_t birth_ns)
 {
 	uint64_t border = l->done_ns + (birth_ns - l->done_ns) / 2;
 
@@ -159,7 +159,7 @@ static uint64_t lane_border(const struct lane *l, uint64_t birth_ns)
 
 static void worker_take_lane(struct workers *ws, struct crew *crew, struct worker *w)
 {
-	struct lane *l = crew_find_free_lane(crew, w->birth_ns, REST_NS);
+	struct shared_lane *l = crew_find_free_lane(crew, w->birth_ns, REST_NS);
 	struct worker *before;
 
 	if (!l && crew->n_lanes < WORKERS_LANES)
@@ -178,7 +178,7 @@ static void worker_take_lane(struct workers *ws, struct crew *crew, struct worke
 	w->crew_id = crew->id;
 	w->to_ns = w->birth_ns + WORKERS_STAY_NS;
 	w->lane = (unsigned int)(l - crew->lanes) + 1;
-	*l = (struct lane){
+	*l = (struct shared_lane){
 		.tid = w->tid,
 		.birth_ns = w->birth_ns,
 		.done_ns = w->to_ns,
@@ -220,7 +220,7 @@ static void count_short_lived(struct workers *ws, uint32_t tgid)
 static void worker_exit(struct workers *ws, const struct rec_hdr *h)
 {
 	struct worker *w = worker_find(ws, h->tid);
-	struct lane *l;
+	struct shared_lane *l;
 
 	if (w && w->tgid == h->tgid && w->tid != w->tgid && !w->exit_ns) {
 		w->exit_ns = h->start_ns;
@@ -253,7 +253,7 @@ unsigned int workers_lane(struct workers *ws, const struct rec_hdr *h, bool *ret
 {
 	uint64_t end = h->start_ns + h->dur_ns;
 	struct worker *w = worker_find(ws, h->tid);
-	struct lane *l;
+	struct shared_lane *l;
 
 	if (!w || !w->lane || w->tgid != h->tgid || h->start_ns < w->from_ns || end > w->to_ns)
 		return 0;
