@@ -5,16 +5,16 @@
 
 #include "util/list.h"
 
-struct call {
+struct graph_call {
 	struct launch l;
 	uint32_t op; /* operator; 0: none was seen */
 };
 
-struct capture {
+struct graph_capture {
 	uint32_t number;
 	bool ended;
 	uint64_t from_ns, to_ns;
-	struct call *calls; /* sorted by start */
+	struct graph_call *calls; /* sorted by start */
 	size_t n, cap;
 };
 
@@ -35,7 +35,7 @@ struct graph {
 };
 
 struct gpu_graphs {
-	struct capture captures[GRAPHS_CAPTURES_MAX]; /* oldest first */
+	struct graph_capture captures[GRAPHS_CAPTURES_MAX]; /* oldest first */
 	size_t n_captures, n_calls;
 	uint64_t to_ns; /* latest end of a captured call */
 	struct graph graphs[GRAPHS_MAX];
@@ -68,7 +68,7 @@ static void drop_oldest_capture(struct gpu_graphs *g)
 	memmove(g->captures, g->captures + 1, --g->n_captures * sizeof(*g->captures));
 }
 
-static struct capture *get_capture(struct gpu_graphs *g, uint32_t number)
+static struct graph_capture *get_capture(struct gpu_graphs *g, uint32_t number)
 {
 	for (size_t i = g->n_captures; i-- > 0;) {
 		if (g->captures[i].number == number)
@@ -76,13 +76,13 @@ static struct capture *get_capture(struct gpu_graphs *g, uint32_t number)
 	}
 	if (g->n_captures == GRAPHS_CAPTURES_MAX)
 		drop_oldest_capture(g);
-	g->captures[g->n_captures] = (struct capture){ .number = number, .to_ns = UINT64_MAX };
+	g->captures[g->n_captures] = (struct graph_capture){ .number = number, .to_ns = UINT64_MAX };
 	return &g->captures[g->n_captures++];
 }
 
 void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct launch *l)
 {
-	struct capture *c;
+	struct graph_capture *c;
 	size_t i;
 
 	while (g->n_calls >= GRAPHS_CAPTURED_MAX)
@@ -97,7 +97,7 @@ void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct lau
 	}
 	list_push(c->calls, c->n, c->cap);
 	memmove(c->calls + i + 1, c->calls + i, (c->n - 1 - i) * sizeof(*c->calls));
-	c->calls[i] = (struct call){ .l = *l };
+	c->calls[i] = (struct graph_call){ .l = *l };
 	g->n_calls++;
 	c->from_ns = c->calls[0].l.start_ns;
 	if (l->end_ns > g->to_ns)
@@ -106,7 +106,7 @@ void gpu_graphs_captured(struct gpu_graphs *g, uint32_t number, const struct lau
 
 void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t number, uint64_t ns)
 {
-	struct capture *c = get_capture(g, number);
+	struct graph_capture *c = get_capture(g, number);
 
 	while (c->n && c->calls[c->n - 1].l.start_ns >= ns) {
 		c->n--;
@@ -117,7 +117,7 @@ void gpu_graphs_capture_ended(struct gpu_graphs *g, uint32_t number, uint64_t ns
 }
 
 /* Returns the index of the first call that began then or later. */
-static size_t capture_find_call(const struct capture *c, uint64_t ns)
+static size_t capture_find_call(const struct graph_capture *c, uint64_t ns)
 {
 	return bisect(c->n, k, c->calls[k].l.start_ns < ns);
 }
@@ -127,7 +127,7 @@ bool gpu_graphs_has_captured(const struct gpu_graphs *g, uint32_t tid, uint64_t 
 	if (start_ns > g->to_ns)
 		return false;
 	for (size_t i = g->n_captures; i-- > 0;) {
-		const struct capture *c = &g->captures[i];
+		const struct graph_capture *c = &g->captures[i];
 
 		if (c->from_ns > end_ns || c->to_ns < start_ns)
 			continue;
@@ -142,7 +142,7 @@ bool gpu_graphs_has_captured(const struct gpu_graphs *g, uint32_t tid, uint64_t 
 void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t op)
 {
 	for (size_t i = g->n_captures; i-- > 0;) {
-		struct capture *c = &g->captures[i];
+		struct graph_capture *c = &g->captures[i];
 
 		for (size_t k = capture_find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
 			if (c->calls[k].l.tid == tid && !c->calls[k].op)
@@ -199,7 +199,7 @@ static int node_compare_positions(const void *a, const void *b)
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-static bool capture_fits_graph(const struct capture *c, const struct graph *of)
+static bool capture_fits_graph(const struct graph_capture *c, const struct graph *of)
 {
 	if (!c->ended || c->n != of->n)
 		return false;
@@ -218,7 +218,7 @@ static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_
 	bool any = false;
 
 	for (size_t i = g->n_captures; i-- > 0;) {
-		const struct capture *c = &g->captures[i];
+		const struct graph_capture *c = &g->captures[i];
 
 		if (c->to_ns > before_ns || !capture_fits_graph(c, of))
 			continue;

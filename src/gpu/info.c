@@ -149,7 +149,7 @@ const struct gpu_identity *gpu_devices_get(const struct gpu_devices *d, uint32_t
 	return device < GPU_DEVICES_MAX && d->list[device].is_known ? &d->list[device].is : NULL;
 }
 
-struct name {
+struct gpu_info_name {
 	UT_hash_handle hh;
 	struct gpu_kernel_name is;
 	uint32_t number;
@@ -157,8 +157,8 @@ struct name {
 
 struct gpu_info {
 	struct intern *texts;
-	struct name *by_text;
-	struct name **names; /* by id - 1 */
+	struct gpu_info_name *by_text;
+	struct gpu_info_name **names; /* by id - 1 */
 	size_t n_names, cap_names;
 	const char *operators[GPU_OPERATORS_MAX]; /* by id - 1 */
 	uint32_t n_operators;
@@ -229,10 +229,10 @@ static void demangle_kernel(const char *mangled, char *full, size_t size)
 }
 
 /* NULL: there is no room for its texts. */
-static struct name *name_new(struct gpu_info *info, const char *mangled)
+static struct gpu_info_name *name_new(struct gpu_info *info, const char *mangled)
 {
 	char full[STACK_NAME_MAX], brief[STACK_NAME_MAX];
-	struct name *e = xcalloc(1, sizeof(*e));
+	struct gpu_info_name *e = xcalloc(1, sizeof(*e));
 
 	demangle_kernel(mangled, full, sizeof(full));
 	kernel_shorten_name(full, brief);
@@ -251,7 +251,7 @@ static struct name *name_new(struct gpu_info *info, const char *mangled)
 uint32_t gpu_info_name(struct gpu_info *info, const char *mangled)
 {
 	const char *text = intern_text(info->texts, mangled);
-	struct name *e;
+	struct gpu_info_name *e;
 
 	if (!text || !*text)
 		return 0;
@@ -419,7 +419,7 @@ bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tg
 	return device < GPU_DEVICES_MAX && info->used[device] == tgid;
 }
 
-struct device {
+struct gpu_info_device {
 	uint32_t device;
 	uint64_t until_ns; /* activity up to then has been counted */
 	uint64_t busy_ns[GPU_LOAD_SLOTS];
@@ -432,7 +432,7 @@ struct gpu_load {
 	size_t first;                 /* its slot */
 	int64_t open;                 /* launched before next_ns, and not done */
 	int64_t more[GPU_LOAD_SLOTS]; /* change of open in each interval */
-	struct device *devices[GPU_LOAD_DEVICES];
+	struct gpu_info_device *devices[GPU_LOAD_DEVICES];
 	size_t n_devices;
 };
 
@@ -455,9 +455,9 @@ void gpu_load_free(struct gpu_load *l)
 }
 
 /* NULL: there are too many */
-static struct device *load_get_device(struct gpu_load *l, uint32_t device)
+static struct gpu_info_device *load_get_device(struct gpu_load *l, uint32_t device)
 {
-	struct device *d;
+	struct gpu_info_device *d;
 
 	for (size_t i = 0; i < l->n_devices; i++) {
 		if (l->devices[i]->device == device)
@@ -484,7 +484,7 @@ static size_t load_interval_slot(const struct gpu_load *l, size_t interval)
 	return (l->first + interval) % GPU_LOAD_SLOTS;
 }
 
-static void load_add_busy(struct gpu_load *l, struct device *d, uint64_t from_ns, uint64_t to_ns)
+static void load_add_busy(struct gpu_load *l, struct gpu_info_device *d, uint64_t from_ns, uint64_t to_ns)
 {
 	if (from_ns < l->next_ns)
 		from_ns = l->next_ns;
@@ -503,7 +503,7 @@ static void load_add_busy(struct gpu_load *l, struct device *d, uint64_t from_ns
 
 void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 {
-	struct device *d = load_get_device(l, r->device);
+	struct gpu_info_device *d = load_get_device(l, r->device);
 	uint64_t end_ns = r->h.start_ns + r->h.dur_ns, launched_ns = r->launched_ns ? r->launched_ns : r->h.start_ns;
 	size_t from, to;
 
@@ -521,7 +521,7 @@ void gpu_load_add(struct gpu_load *l, const struct rec_gpu *r)
 	l->more[load_interval_slot(l, to)]--;
 }
 
-static void load_emit_interval(struct gpu_load *l, struct device *d, uint64_t waits, bool is_known, gpu_load_cb cb, void *arg)
+static void load_emit_interval(struct gpu_load *l, struct gpu_info_device *d, uint64_t waits, bool is_known, gpu_load_cb cb, void *arg)
 {
 	struct rec_gpu_load r = {
 		.h = { .kind = REC_GPU_LOAD, .start_ns = l->next_ns, .dur_ns = GPU_LOAD_NS, .tgid = l->tgid, .tid = l->tgid },

@@ -85,7 +85,7 @@ static bool same_file(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-struct search {
+struct inject_search {
 	struct inspector *inspector;
 	pid_t pid;
 	struct inject_places found;
@@ -96,7 +96,7 @@ struct search {
 };
 
 /* Has the inspector, a process without rights, read the file. Closes fd. */
-static int search_inspect_file(const struct search *s, int fd, struct inspect_loaded *ret_loaded)
+static int search_inspect_file(const struct inject_search *s, int fd, struct inspect_loaded *ret_loaded)
 {
 	int err = inspector_loaded(s->inspector, fd, ret_loaded);
 
@@ -104,7 +104,7 @@ static int search_inspect_file(const struct search *s, int fd, struct inspect_lo
 	return err;
 }
 
-static int check_program(const struct search *s, char *ret_why, size_t size)
+static int check_program(const struct inject_search *s, char *ret_why, size_t size)
 {
 	struct inspect_loaded exe;
 	int fd, err;
@@ -131,7 +131,7 @@ static bool is_traced(pid_t pid, char *ret_why, size_t size)
 }
 
 /* Refuses a process that must not be injected into, with a reason for the user. */
-static int check_process(struct search *s, char *ret_why, size_t size)
+static int check_process(struct inject_search *s, char *ret_why, size_t size)
 {
 	unsigned long mode = 0, filters = 0, own_filters = 0;
 	pid_t pid = s->pid;
@@ -152,7 +152,7 @@ static int check_process(struct search *s, char *ret_why, size_t size)
 	return check_program(s, ret_why, size);
 }
 
-static void keep_file(struct search *s, const struct mapped_file *m)
+static void keep_file(struct inject_search *s, const struct mapped_file *m)
 {
 	if (s->count < FILES_MAX)
 		s->files[s->count++] = *m;
@@ -160,7 +160,7 @@ static void keep_file(struct search *s, const struct mapped_file *m)
 
 static int search_count_mapped(const struct mapped_file *m, void *arg)
 {
-	struct search *s = arg;
+	struct inject_search *s = arg;
 
 	for (int i = 0; i < s->count; i++)
 		s->seen += m->start == s->files[i].start && m->dev == s->files[i].dev && m->ino == s->files[i].ino && m->offset == s->files[i].offset;
@@ -170,7 +170,7 @@ static int search_count_mapped(const struct mapped_file *m, void *arg)
 /* Whether all is still mapped where it was found: the process may have executed another program since. */
 static bool search_is_still_mapped(void *arg)
 {
-	struct search *s = arg;
+	struct inject_search *s = arg;
 
 	s->seen = 0;
 	return !process_each_mapped(s->pid, search_count_mapped, s) && s->seen == s->count;
@@ -185,7 +185,7 @@ static uint64_t mapping_address_of(uint64_t offset, const struct mapped_file *m)
 static int search_find_functions(const struct mapped_file *m, void *arg)
 {
 	const char *base = strrchr(m->path, '/');
-	struct search *s = arg;
+	struct inject_search *s = arg;
 	struct inject_places *p = &s->found, before = *p;
 	struct inspect_loaded l;
 	int fd;
@@ -213,7 +213,7 @@ static int search_find_functions(const struct mapped_file *m, void *arg)
  */
 static int search_find_code_room(const struct mapped_file *m, void *arg)
 {
-	struct search *s = arg;
+	struct inject_search *s = arg;
 	struct inspect_loaded l;
 	uint8_t there[INJECT_CODE_MAX];
 	struct iovec local = { there, sizeof(there) }, remote = { .iov_len = sizeof(there) };
@@ -241,7 +241,7 @@ static int search_find_code_room(const struct mapped_file *m, void *arg)
 }
 
 /* Does the work in any usable thread. Returns as inject_call() does. */
-static int target_do_work(struct search *s, struct inject_work *work, char *ret_why, size_t size)
+static int target_do_work(struct inject_search *s, struct inject_work *work, char *ret_why, size_t size)
 {
 	const struct timespec pause = { .tv_nsec = ROUND_NS };
 	static struct inject_thread threads[THREADS_MAX];
@@ -341,7 +341,7 @@ _Static_assert(sizeof(struct received) <= INJECT_DATA_MAX * sizeof(uint64_t) && 
 
 /* Has the target receive the descriptor from its socket pair, and close both ends. Returns the descriptor's number there, as the target
  * claims, or a negative errno. */
-static int receive_copy(struct search *s, const int pair[2], char *ret_why, size_t size)
+static int receive_copy(struct inject_search *s, const int pair[2], char *ret_why, size_t size)
 {
 	const struct received in = {
 		.m = { .msg_iov = (void *)RECEIVED(iov), .msg_iovlen = 1, .msg_control = (void *)RECEIVED(head), .msg_controllen = CMSG_SPACE(sizeof(int)) },
@@ -371,7 +371,7 @@ static int receive_copy(struct search *s, const int pair[2], char *ret_why, size
 }
 
 /* Gives a target that does not see the agent's file a copy in memory. Returns the number of its descriptor there, or a negative errno. */
-static int target_pass_agent(struct search *s, const char *agent_path, char *ret_why, size_t size)
+static int target_pass_agent(struct inject_search *s, const char *agent_path, char *ret_why, size_t size)
 {
 	struct inject_work make = {
 		.n_calls = 1,
@@ -395,7 +395,7 @@ static int target_pass_agent(struct search *s, const char *agent_path, char *ret
 }
 
 /* Has the target load the agent. number: a descriptor of the target to close afterwards; -1: none. */
-static int start_agent(struct search *s, const char *library, int number, const char *socket_name, char *ret_why, size_t size)
+static int start_agent(struct inject_search *s, const char *library, int number, const char *socket_name, char *ret_why, size_t size)
 {
 	struct inject_work load = {
 		.library = library,
@@ -411,7 +411,7 @@ static int start_agent(struct search *s, const char *library, int number, const 
 
 static int inject_agent(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
 {
-	struct search s = { .inspector = inspector, .pid = pid };
+	struct inject_search s = { .inspector = inspector, .pid = pid };
 	char path[4096 + 32];
 	int err, number;
 

@@ -328,14 +328,14 @@ static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 	return n == 9 && syscall_is_wait(ret_seen->call) && wait_count(tid) == ret_seen->waits_since;
 }
 
-struct look {
+struct inject_look {
 	struct inject_thread *threads;
 	int n, max;
 };
 
 static int waiting_thread_add(pid_t tid, void *arg)
 {
-	struct look *l = arg;
+	struct inject_look *l = arg;
 	struct inject_seen seen;
 
 	if (seems_to_wait(tid, &seen))
@@ -356,7 +356,7 @@ static bool mapping_has_stack(const char *line, uint64_t sp)
 
 int inject_threads(pid_t pid, struct inject_thread *ret_threads, int max)
 {
-	struct look l = { .threads = ret_threads, .max = max };
+	struct inject_look l = { .threads = ret_threads, .max = max };
 	char path[64], line[512];
 	int n = 0, err = process_each_thread(pid, waiting_thread_add, &l);
 	FILE *f;
@@ -403,7 +403,7 @@ static void target_read_memory(pid_t tid, uint64_t at, void *ret_data, size_t wo
 	}
 }
 
-struct call {
+struct inject_call {
 	pid_t tid;
 	const struct inject_places *places;
 	struct inject_seen seen;
@@ -413,7 +413,7 @@ struct call {
 };
 
 /* Waits until the thread stops, and gives the status of waitpid(). -ESRCH: it is gone. */
-static int await_stop(struct call *c, int *ret_status)
+static int await_stop(struct inject_call *c, int *ret_status)
 {
 	const struct timespec pause = { .tv_nsec = 50000 };
 	siginfo_t about;
@@ -443,13 +443,13 @@ static int stop_signal(int status)
 	return status >> 16 || WSTOPSIG(status) == (SIGTRAP | 0x80) ? 0 : WSTOPSIG(status);
 }
 
-static bool stop_is_own(const struct call *c, int status)
+static bool stop_is_own(const struct inject_call *c, int status)
 {
 	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
 }
 
 /* Lets the thread go on by `request` until is_it() accepts a stop. -EAGAIN: the whole process has been stopped, and not patient. */
-static int call_await(struct call *c, bool (*is_it)(const struct call *c, int status), int request, bool patient)
+static int call_await(struct inject_call *c, bool (*is_it)(const struct inject_call *c, int status), int request, bool patient)
 {
 	int status, err;
 
@@ -470,7 +470,7 @@ static int call_await(struct call *c, bool (*is_it)(const struct call *c, int st
 }
 
 /* Stops the thread where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
-static int call_stop_thread(struct call *c)
+static int call_stop_thread(struct inject_call *c)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0))
 		return -errno;
@@ -478,7 +478,7 @@ static int call_stop_thread(struct call *c)
 }
 
 /* The same for a thread that has stopped elsewhere. */
-static int call_stop_again(struct call *c, bool patient)
+static int call_stop_again(struct inject_call *c, bool patient)
 {
 	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0) || ptrace(PTRACE_CONT, c->tid, 0, 0))
 		return -ESRCH;
@@ -523,7 +523,7 @@ static void prepare_calls(struct inject_block *b, const struct inject_work *w, u
 }
 
 /* Writes the code and all that it needs into unused memory of the target. */
-static int call_write_code(struct call *c, const struct inject_work *w)
+static int call_write_code(struct inject_call *c, const struct inject_work *w)
 {
 	char texts[TEXT_MAX] __attribute__((aligned(8))) = "";
 	size_t size = text_size(w->library) + text_size(w->entry) + text_size(w->argument), length = 0, frame_size;
@@ -553,19 +553,19 @@ static int call_write_code(struct call *c, const struct inject_work *w)
 	return err ? err : target_write_memory(c->tid, c->block, &b, sizeof(b));
 }
 
-static bool stop_is_at_syscall(const struct call *c, int status)
+static bool stop_is_at_syscall(const struct inject_call *c, int status)
 {
 	return WSTOPSIG(status) == (SIGTRAP | 0x80);
 }
 
 /* Whether the code is about to return through rt_sigreturn(2). */
-static bool stop_is_at_return(const struct call *c, int status)
+static bool stop_is_at_return(const struct inject_call *c, int status)
 {
 	return stop_is_at_syscall(c, status) && inject_is_returning(c->tid, c->places->code);
 }
 
 /* Runs the code until it is about to return. */
-static int call_run_code(struct call *c)
+static int call_run_code(struct inject_call *c)
 {
 	int err = inject_start(c->tid, &c->before, c->places->code, c->block, c->block - 64);
 
@@ -580,7 +580,7 @@ static int call_run_code(struct call *c)
 	return inject_replace_call(c->tid, SYS_getpid) ? -ESRCH : call_stop_again(c, true);
 }
 
-static int call_make(struct call *c, struct inject_work *work, char *ret_why, size_t size)
+static int call_make(struct inject_call *c, struct inject_work *work, char *ret_why, size_t size)
 {
 	struct inject_block b;
 	int err;
@@ -612,7 +612,7 @@ static int call_make(struct call *c, struct inject_work *work, char *ret_why, si
  * Some calls end with EINTR after a stop, as if there had been a signal (signal(7)). If no signal is pending, sets the
  * registers so that the call begins again.
  */
-static void call_restart_interrupted(struct call *c)
+static void call_restart_interrupted(struct inject_call *c)
 {
 	struct __ptrace_peeksiginfo_args own = { .nr = 1 }, shared = { .nr = 1, .flags = PTRACE_PEEKSIGINFO_SHARED };
 	siginfo_t pending;
@@ -625,7 +625,7 @@ static void call_restart_interrupted(struct call *c)
 }
 
 /* Reads the state; if that is incomplete, lets the thread go on to its call and stops it again. -EAGAIN: it is in no usable call. */
-static int call_read_state(struct call *c)
+static int call_read_state(struct inject_call *c)
 {
 	struct inject_state *first = &c->before, now;
 	int err = inject_state_read(c->tid, first);
@@ -649,7 +649,7 @@ static int call_read_state(struct call *c)
 }
 
 /* For a stopped thread. */
-static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
+static int check_and_call(struct inject_call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
 {
 	int err = call_read_state(c);
 
@@ -668,7 +668,7 @@ static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, str
 int inject_call(const struct inject_thread *thread, const struct inject_places *places, inject_valid_fn *valid, void *arg,
 	struct inject_work *work, char *ret_why, size_t size)
 {
-	struct call c = { .tid = thread->tid, .places = places };
+	struct inject_call c = { .tid = thread->tid, .places = places };
 	int err;
 
 	if (!seems_to_wait(c.tid, &c.seen) || c.seen.sp != thread->sp)

@@ -18,7 +18,7 @@
 #define WAITS_MAX 32                       /* the last ones, for calls that arrive after them */
 #define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* the end of a longer capture was lost */
 
-struct call {
+struct join_call {
 	struct launch l;
 	uint64_t done_ns; /* end of the first wait for it; 0: none was seen */
 	bool taken;       /* joined, or launched nothing */
@@ -28,7 +28,7 @@ struct call {
 };
 
 /* A capture of a stream and of the thread that began it. Both ends may come late, since calls come in any order. */
-struct capture {
+struct join_capture {
 	uint64_t from_ns, to_ns; /* UINT64_MAX: not seen */
 	uint64_t stream;
 	uint32_t tid;
@@ -40,17 +40,17 @@ struct wait {
 	bool one_stream;
 };
 
-struct pair {
+struct join_pair {
 	uint64_t handle;
 	uint32_t context, stream;
 };
 
 struct gpu_join {
-	struct call *calls;   /* sorted by start */
+	struct join_call *calls;   /* sorted by start */
 	size_t n, cap, first; /* all before `first` are taken */
-	struct pair streams[STREAMS_MAX];
+	struct join_pair streams[STREAMS_MAX];
 	size_t n_streams, next_stream;
-	struct capture captures[CAPTURES_MAX];
+	struct join_capture captures[CAPTURES_MAX];
 	size_t n_captures;
 	uint32_t last_capture; /* its number */
 	struct gpu_graphs *graphs;
@@ -87,18 +87,18 @@ void gpu_join_free(struct gpu_join *j)
 
 /* ---- captures ---- */
 
-static bool is_captured_by(const struct capture *c, const struct launch *l)
+static bool is_captured_by(const struct join_capture *c, const struct launch *l)
 {
 	if (l->start_ns < c->from_ns || l->start_ns >= c->to_ns || l->start_ns > c->from_ns + CAPTURE_MAX_NS)
 		return false;
 	return l->tid == c->tid || (l->has_stream && l->stream == c->stream);
 }
 
-static void mark_captured(const struct gpu_join *j, struct call *call)
+static void mark_captured(const struct gpu_join *j, struct join_call *call)
 {
 	call->captured = false;
 	for (size_t i = 0; i < j->n_captures; i++) {
-		const struct capture *c = &j->captures[i];
+		const struct join_capture *c = &j->captures[i];
 
 		if (!is_captured_by(c, &call->l))
 			continue;
@@ -111,14 +111,14 @@ static void mark_captured(const struct gpu_join *j, struct call *call)
 }
 
 /* Whether all activity of the call was over at the end of the wait. */
-static bool is_waited_for(const struct call *c, const struct wait *w)
+static bool is_waited_for(const struct join_call *c, const struct wait *w)
 {
 	return c->l.end_ns <= w->start_ns && (!w->one_stream || (c->l.has_stream && c->l.stream == w->stream));
 }
 
-static struct call make_call(const struct gpu_join *j, const struct launch *l)
+static struct join_call make_call(const struct gpu_join *j, const struct launch *l)
 {
-	struct call call = { .l = *l };
+	struct join_call call = { .l = *l };
 
 	if (l->start_ns < j->captures_to_ns)
 		mark_captured(j, &call);
@@ -132,13 +132,13 @@ static struct call make_call(const struct gpu_join *j, const struct launch *l)
 }
 
 /* Returns the capture whose other end this call is; NULL: not seen yet. */
-static struct capture *join_find_capture(struct gpu_join *j, const struct launch *l)
+static struct join_capture *join_find_capture(struct gpu_join *j, const struct launch *l)
 {
 	bool is_end = l->kind == LAUNCH_CAPTURE_END;
-	struct capture *best = NULL;
+	struct join_capture *best = NULL;
 
 	for (size_t i = 0; i < j->n_captures; i++) {
-		struct capture *c = &j->captures[i];
+		struct join_capture *c = &j->captures[i];
 
 		if (c->stream != l->stream)
 			continue;
@@ -152,13 +152,13 @@ static struct capture *join_find_capture(struct gpu_join *j, const struct launch
 
 static void note_capture(struct gpu_join *j, const struct launch *l)
 {
-	struct capture *c = join_find_capture(j, l);
+	struct join_capture *c = join_find_capture(j, l);
 
 	if (!c) {
 		if (j->n_captures == CAPTURES_MAX)
 			memmove(j->captures, j->captures + 1, --j->n_captures * sizeof(*j->captures));
 		c = &j->captures[j->n_captures++];
-		*c = (struct capture){ UINT64_MAX, UINT64_MAX, l->stream, l->tid, ++j->last_capture };
+		*c = (struct join_capture){ UINT64_MAX, UINT64_MAX, l->stream, l->tid, ++j->last_capture };
 	}
 	if (l->kind == LAUNCH_CAPTURE) {
 		c->from_ns = l->start_ns;
@@ -238,14 +238,14 @@ void gpu_join_wait(struct gpu_join *j, const uint64_t *stream, uint64_t start_ns
 	j->waits[j->next_wait] = w;
 	j->next_wait = (j->next_wait + 1) % WAITS_MAX;
 	for (size_t i = j->n; i-- > j->first && j->calls[i].l.end_ns > noted_ns;) {
-		struct call *c = &j->calls[i];
+		struct join_call *c = &j->calls[i];
 
 		if (!c->taken && is_waited_for(c, &w) && (!c->done_ns || end_ns < c->done_ns))
 			c->done_ns = end_ns;
 	}
 }
 
-static void join_drop_calls(struct gpu_join *j, bool (*is_over)(const struct call *c, uint64_t ns), uint64_t ns)
+static void join_drop_calls(struct gpu_join *j, bool (*is_over)(const struct join_call *c, uint64_t ns), uint64_t ns)
 {
 	size_t n = 0;
 
@@ -257,12 +257,12 @@ static void join_drop_calls(struct gpu_join *j, bool (*is_over)(const struct cal
 	j->n = n;
 }
 
-static bool ended_before(const struct call *c, uint64_t ns)
+static bool ended_before(const struct join_call *c, uint64_t ns)
 {
 	return c->l.end_ns <= ns;
 }
 
-static bool done_before(const struct call *c, uint64_t ns)
+static bool done_before(const struct join_call *c, uint64_t ns)
 {
 	return c->done_ns && c->done_ns <= ns;
 }
@@ -311,7 +311,7 @@ static enum fit fit_streams(const struct gpu_join *j, const struct launch *l, co
 	if (!l->has_stream)
 		return FIT_MAYBE;
 	for (size_t i = 0; i < j->n_streams; i++) {
-		const struct pair *p = &j->streams[i];
+		const struct join_pair *p = &j->streams[i];
 		bool same_handle = p->handle == l->stream;
 		bool same_stream = p->context == r->context && p->stream == r->stream;
 
@@ -328,7 +328,7 @@ static void learn_stream(struct gpu_join *j, const struct launch *l, const struc
 {
 	if (!l->has_stream || fit_streams(j, l, r) == FIT_KNOWN)
 		return;
-	j->streams[j->next_stream] = (struct pair){ l->stream, r->context, r->stream };
+	j->streams[j->next_stream] = (struct join_pair){ l->stream, r->context, r->stream };
 	j->next_stream = (j->next_stream + 1) % STREAMS_MAX;
 	if (j->n_streams < STREAMS_MAX)
 		j->n_streams++;
@@ -346,7 +346,7 @@ static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
 
 /* ---- activity ---- */
 
-static bool call_fits_activity(const struct call *c, const struct rec_gpu *r, uint64_t residual_ns)
+static bool call_fits_activity(const struct join_call *c, const struct rec_gpu *r, uint64_t residual_ns)
 {
 	bool is_graph = r->graph || r->graph_node;
 	const struct launch *l = &c->l;
@@ -362,15 +362,15 @@ static bool call_fits_activity(const struct call *c, const struct rec_gpu *r, ui
  * Returns the first call that fits, preferably one whose stream is known to be the same. ret_sure: no call of another stream fits.
  * wait: a missing call may still come.
  */
-static struct call *join_find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
+static struct join_call *join_find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
 {
-	struct call *maybe = NULL;
+	struct join_call *maybe = NULL;
 	bool refused = false;
 	size_t looked = 0;
 
 	*ret_sure = true;
 	for (size_t i = j->first; i < j->n && looked < LOOK_MAX; i++) {
-		struct call *c = &j->calls[i];
+		struct join_call *c = &j->calls[i];
 		enum fit fit;
 
 		if (c->l.start_ns > r->h.start_ns + residual_ns)
@@ -393,9 +393,9 @@ static struct call *join_find_call(struct gpu_join *j, const struct rec_gpu *r, 
 }
 
 /* Marks a call as taken. whole_stream: also earlier calls on its stream, which runs in order, so nothing of theirs is still to come. */
-static void join_take_call(struct gpu_join *j, struct call *c, bool whole_stream)
+static void join_take_call(struct gpu_join *j, struct join_call *c, bool whole_stream)
 {
-	for (struct call *o = j->calls + j->first; o < c && whole_stream; o++) {
+	for (struct join_call *o = j->calls + j->first; o < c && whole_stream; o++) {
 		if (o->l.has_stream && o->l.stream == c->l.stream)
 			o->taken = true;
 	}
@@ -410,12 +410,12 @@ static void join_take_call(struct gpu_join *j, struct call *c, bool whole_stream
 }
 
 /* Returns the call of that thread at that time, taken or not, since a copy or a graph may launch several; NULL: it was not seen. */
-static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
+static struct join_call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 {
 	size_t i = bisect(j->n, k, j->calls[k].l.start_ns <= ns);
 
 	for (size_t looked = 0; i-- && looked < LOOK_MAX; looked++) {
-		struct call *c = &j->calls[i];
+		struct join_call *c = &j->calls[i];
 
 		if (c->l.tid == tid)
 			return c->l.end_ns >= ns && !c->captured ? c : NULL;
@@ -424,9 +424,9 @@ static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
 }
 
 /* The CPU may make a copy: then no record of it comes, only of later work on its stream. */
-static void pass_copies(struct gpu_join *j, const struct call *before)
+static void pass_copies(struct gpu_join *j, const struct join_call *before)
 {
-	for (struct call *o = j->calls + j->first; o < before; o++) {
+	for (struct join_call *o = j->calls + j->first; o < before; o++) {
 		if (o->l.kind == LAUNCH_COPY && o->l.has_stream && before->l.has_stream && o->l.stream == before->l.stream)
 			o->taken = true;
 	}
@@ -435,7 +435,7 @@ static void pass_copies(struct gpu_join *j, const struct call *before)
 static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait)
 {
 	uint64_t at_ns = r->launch_ns;
-	struct call *c = NULL;
+	struct join_call *c = NULL;
 	bool again = j->is_known && j->last.tid == r->launch_tid && j->last.start_ns <= at_ns && j->last.end_ns >= at_ns;
 	bool possible = at_ns <= r->h.start_ns + residual_ns;
 
@@ -492,7 +492,7 @@ bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 	if (r->launch_tid)
 		return join_by_thread(j, r, residual_ns, wait);
 	if (!r->correlation || r->correlation != j->correlation) {
-		struct call *c;
+		struct join_call *c;
 		bool sure;
 
 		c = join_find_call(j, r, residual_ns + (wait ? SURE_NS : SKEW_NS), wait, &sure);

@@ -10,7 +10,7 @@
 #define ANY_DEVICE UINT32_MAX
 
 /* An instant at which the number of activities under way changes. */
-struct edge {
+struct gpu_edge {
 	uint64_t ns;
 	enum gpu_part part; /* gets the time, unless a part that counts more is under way */
 	int change;         /* 1 or -1 */
@@ -20,7 +20,7 @@ struct edge {
 
 static int edge_compare_times(const void *a, const void *b)
 {
-	const struct edge *x = a, *y = b;
+	const struct gpu_edge *x = a, *y = b;
 
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
@@ -68,7 +68,7 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 	}
 }
 
-static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
+static size_t add_edges(struct gpu_edge *e, const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t from = time_clip(r->start_ns, start_ns, end_ns), to = time_clip(r->end_ns, start_ns, end_ns);
 	enum gpu_part runs = r->is_collective ? GPU_PART_COLLECTIVE : r->is_kernel ? GPU_PART_BUSY
@@ -80,12 +80,12 @@ static size_t add_edges(struct edge *e, const struct gpu_run *r, uint64_t start_
 	size_t n = 0;
 
 	if (to > from) {
-		e[n++] = (struct edge){ from, runs, 1, device, r->launch_tid };
-		e[n++] = (struct edge){ to, runs, -1, device, 0 };
+		e[n++] = (struct gpu_edge){ from, runs, 1, device, r->launch_tid };
+		e[n++] = (struct gpu_edge){ to, runs, -1, device, 0 };
 	}
 	if (from > queued) {
-		e[n++] = (struct edge){ queued, waits, 1, device, r->launch_tid };
-		e[n++] = (struct edge){ from, waits, -1, device, 0 };
+		e[n++] = (struct gpu_edge){ queued, waits, 1, device, r->launch_tid };
+		e[n++] = (struct gpu_edge){ from, waits, -1, device, 0 };
 	}
 	return n;
 }
@@ -104,7 +104,7 @@ static void gaps_keep_longest(struct gpu_gap gaps[GPU_GAPS], uint64_t from_ns, u
 }
 
 /* Gives the time of each part, of a device or ANY_DEVICE, from sorted edges. gaps may be NULL. */
-static void edges_sum_parts(const struct edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
+static void edges_sum_parts(const struct gpu_edge *e, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, uint64_t ret_ns[GPU_PART_MAX],
 	struct gpu_gap *gaps)
 {
 	/* parts that count more come first */
@@ -141,7 +141,7 @@ static void edges_sum_parts(const struct edge *e, size_t n, uint32_t device, uin
 
 /* Returns how long activity launched within the step runs after its end. edges: room for 2 * n. */
 static uint64_t runs_time_after(
-	const struct gpu_run *list, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, struct edge *edges)
+	const struct gpu_run *list, size_t n, uint32_t device, uint64_t start_ns, uint64_t end_ns, struct gpu_edge *edges)
 {
 	uint64_t sum = 0, at = end_ns;
 	int64_t running = 0;
@@ -152,8 +152,8 @@ static uint64_t runs_time_after(
 
 		if ((device != ANY_DEVICE && r->device != device) || r->end_ns <= end_ns || !gpu_run_is_of(r, start_ns, end_ns))
 			continue;
-		edges[n_edges++] = (struct edge){ .ns = time_clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
-		edges[n_edges++] = (struct edge){ .ns = r->end_ns, .change = -1 };
+		edges[n_edges++] = (struct gpu_edge){ .ns = time_clip(r->start_ns, end_ns, r->end_ns), .change = 1 };
+		edges[n_edges++] = (struct gpu_edge){ .ns = r->end_ns, .change = -1 };
 	}
 	qsort(edges, n_edges, sizeof(*edges), edge_compare_times);
 	for (size_t i = 0; i < n_edges; i++) {
@@ -178,7 +178,7 @@ static void runs_count(const struct gpu_run *list, size_t n, uint64_t start_ns, 
 
 void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret)
 {
-	struct edge *edges = xcalloc(4 * n, sizeof(*edges)), *after = xcalloc(2 * n, sizeof(*after));
+	struct gpu_edge *edges = xcalloc(4 * n, sizeof(*edges)), *after = xcalloc(2 * n, sizeof(*after));
 	size_t n_edges = 0;
 
 	memset(ret->gaps, 0, sizeof(ret->gaps));
@@ -218,7 +218,7 @@ void gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint
 #define KEEP_NS (60 * NSEC_PER_SEC) /* a step is known only at its end: runs are kept for steps this long */
 
 /* A step whose partition is not known yet. */
-struct waiting {
+struct gpu_waiting {
 	struct rec_hdr h;
 	uint32_t number;
 	uint64_t before_ns; /* since the last step of its thread; 0: none, or not known */
@@ -253,7 +253,7 @@ struct gpu_process {
 	struct gpu_run *runs; /* activity handed over */
 	size_t n_runs, cap_runs;
 	uint64_t runs_from_ns; /* activity that started before is forgotten */
-	struct waiting *steps;
+	struct gpu_waiting *steps;
 	size_t n_steps, cap_steps;
 	struct gap gaps[GAPS_MAX];
 	size_t n_gaps;
@@ -702,7 +702,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 		return false;
 	for (int i = 0; i < ST_MAX; i++)
 		before_ns += r->before_ns[i];
-	*list_push(p->steps, p->n_steps, p->cap_steps) = (struct waiting){
+	*list_push(p->steps, p->n_steps, p->cap_steps) = (struct gpu_waiting){
 		.h = r->h,
 		.number = r->number,
 		.before_ns = before_ns <= r->h.start_ns ? before_ns : 0,
@@ -721,7 +721,7 @@ static bool knows_launches(const struct gpu_process *p)
 }
 
 /* Whether more activity launched in the step may still come, such as nodes of a long-running graph. */
-static bool step_is_still_running(const struct gpu_process *p, const struct waiting *s, uint64_t known_ns)
+static bool step_is_still_running(const struct gpu_process *p, const struct gpu_waiting *s, uint64_t known_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 
@@ -732,7 +732,7 @@ static bool step_is_still_running(const struct gpu_process *p, const struct wait
 	return false;
 }
 
-static bool step_is_ready(const struct gpu_process *p, const struct waiting *s, uint64_t now_ns)
+static bool step_is_ready(const struct gpu_process *p, const struct gpu_waiting *s, uint64_t now_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
 	uint64_t known_ns = p->settled_ns > now_ns - HOLD_NS ? p->settled_ns : now_ns - HOLD_NS;
@@ -768,7 +768,7 @@ static void process_divide_time(const struct gpu_process *p, uint64_t start_ns, 
 	free(pending);
 }
 
-static void step_divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
+static void step_divide_before(const struct gpu_process *p, const struct gpu_waiting *s, struct rec_gpu_step *r)
 {
 	uint64_t from_ns = s->h.start_ns - s->before_ns;
 	struct rec_gpu_step before = { .device = r->device };
@@ -791,7 +791,7 @@ static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
 	return true;
 }
 
-static void process_emit_step(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
+static void process_emit_step(struct gpu_process *p, const struct gpu_waiting *s, gpu_record_cb cb, void *arg)
 {
 	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = process_residual_ns(p) };
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
@@ -835,7 +835,7 @@ static void process_emit_steps(struct gpu_process *p, uint64_t now_ns, bool all,
 	uint64_t needed_ns = now_ns;
 
 	for (size_t i = 0; i < p->n_steps; i++) {
-		struct waiting s = p->steps[i];
+		struct gpu_waiting s = p->steps[i];
 
 		if (all || step_is_ready(p, &s, now_ns)) {
 			process_emit_step(p, &s, cb, arg);
