@@ -57,7 +57,7 @@ static void give_to_caller(int fd)
 
 /* ---- resolving a path ---- */
 
-struct walk {
+struct outfile_walk {
 	int dir;             /* the directory reached so far, O_PATH */
 	char rest[PATH_MAX]; /* of the path */
 	unsigned int links;
@@ -65,7 +65,7 @@ struct walk {
 	char *why;
 };
 
-static int walk_to(struct walk *w, int dir)
+static int walk_to(struct outfile_walk *w, int dir)
 {
 	if (dir < 0)
 		return outfile_fail(w->why, -errno, NULL);
@@ -76,7 +76,7 @@ static int walk_to(struct walk *w, int dir)
 }
 
 /* Takes the first part of the rest. Returns false if there is none; *ret_last: nothing follows it. */
-static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
+static bool walk_part(struct outfile_walk *w, char part[NAME_MAX + 1], bool *ret_last)
 {
 	char *from = w->rest + strspn(w->rest, "/");
 	size_t len = strcspn(from, "/");
@@ -91,7 +91,7 @@ static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
 	return true;
 }
 
-static int walk_link(struct walk *w, int link, const struct stat *st, const char *part)
+static int walk_link(struct outfile_walk *w, int link, const struct stat *st, const char *part)
 {
 	char target[PATH_MAX], rest[PATH_MAX];
 	struct statfs fs;
@@ -119,7 +119,7 @@ static int walk_link(struct walk *w, int link, const struct stat *st, const char
 	return *target == '/' ? walk_to(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
 }
 
-static int walk_make_part(struct walk *w, const char *part)
+static int walk_make_part(struct outfile_walk *w, const char *part)
 {
 	struct stat st, parent;
 	int fd;
@@ -134,7 +134,7 @@ static int walk_make_part(struct walk *w, const char *part)
 	return fd;
 }
 
-static int walk_step(struct walk *w, const char *part)
+static int walk_step(struct outfile_walk *w, const char *part)
 {
 	int fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC), err;
 	struct stat st;
@@ -156,7 +156,7 @@ static int walk_step(struct walk *w, const char *part)
 }
 
 /* Follows a link at the end of the path if it belongs to a trusted user and nobody else can have put it there. */
-static bool follow_last(struct walk *w, const char *last, int *reterr)
+static bool follow_last(struct outfile_walk *w, const char *last, int *reterr)
 {
 	int fd = openat(w->dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st, parent;
@@ -176,7 +176,7 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 static int outfile_open_directory(const char *name, bool create, char *last, char why[OUTFILE_WHY_MAX])
 {
 	char part[NAME_MAX + 1];
-	struct walk w = { .dir = -1, .create = create, .why = why };
+	struct outfile_walk w = { .dir = -1, .create = create, .why = why };
 	bool is_last = false;
 	int err;
 

@@ -50,8 +50,8 @@
  * A block is filled by the caller and written by the thread at the same time: the caller only appends,
  * and never touches again what it has handed over. When a block is full, the next one is begun.
  */
-struct block {
-	struct block *next; /* set when this one is full */
+struct writer_block {
+	struct writer_block *next; /* set when this one is full */
 	size_t size;
 	size_t ready; /* handed over */
 	size_t done;  /* written */
@@ -64,7 +64,7 @@ struct writer {
 	bool regular; /* padding makes sense, and writes cannot be waited for */
 	bool started; /* the thread exists */
 	bool said;    /* the error was printed */
-	struct block *cur;
+	struct writer_block *cur;
 	char *pos, *end;    /* the free room in it */
 	char *reserved;     /* pos or spill */
 	uint64_t start;     /* size of the file when it was opened */
@@ -77,8 +77,8 @@ struct writer {
 
 	pthread_mutex_t lock;
 	pthread_cond_t more, all; /* conditions: more is ready; all is written */
-	struct block *first;      /* the list of blocks, up to cur */
-	struct block *spares;
+	struct writer_block *first;      /* the list of blocks, up to cur */
+	struct writer_block *spares;
 	unsigned int n_spares;
 	bool waiting; /* for `more` */
 	bool ending, abandoned;
@@ -463,17 +463,17 @@ static void writer_write_block(struct writer *w, const char *data, size_t len)
 
 /* ---- the thread: blocks; with the lock ---- */
 
-static void free_blocks(struct block *b)
+static void free_blocks(struct writer_block *b)
 {
 	while (b) {
-		struct block *next = b->next;
+		struct writer_block *next = b->next;
 
 		free(b);
 		b = next;
 	}
 }
 
-static void put_block(struct writer *w, struct block *b)
+static void put_block(struct writer *w, struct writer_block *b)
 {
 	if (b->size == BLOCK_SIZE && w->n_spares < SPARES_MAX) {
 		b->next = w->spares;
@@ -524,7 +524,7 @@ static void *write_blocks(void *arg)
 	yield_join();
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct block *b = w->first;
+		struct writer_block *b = w->first;
 		size_t len = b->ready - b->done;
 
 		if (len) {
@@ -553,9 +553,9 @@ static void *write_blocks(void *arg)
 /* ---- the caller: blocks ---- */
 
 /* NULL: over the limit. */
-static struct block *new_block(struct writer *w, size_t size)
+static struct writer_block *new_block(struct writer *w, size_t size)
 {
-	struct block *b;
+	struct writer_block *b;
 
 	if (size <= BLOCK_SIZE && w->spares) {
 		b = w->spares;
@@ -596,7 +596,7 @@ static void writer_hand_over(struct writer *w)
 /* Makes room for `size` bytes at w->pos. Returns false when there is none. */
 static bool writer_make_room(struct writer *w, size_t size)
 {
-	struct block *b = w->cur, *next = NULL;
+	struct writer_block *b = w->cur, *next = NULL;
 	bool room;
 
 	pthread_mutex_lock(&w->lock);

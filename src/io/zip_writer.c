@@ -27,7 +27,7 @@
 #define BUF_BYTES (64 * 1024)
 #define LEVEL 3
 
-struct member {
+struct zip_member {
 	char *name;
 	uint64_t at, packed, size;
 	uint32_t crc, when; /* when: in MS-DOS format */
@@ -37,7 +37,7 @@ struct member {
 struct zip_writer {
 	int fd;
 	uint64_t at;
-	struct member *members;
+	struct zip_member *members;
 	size_t n, members_size;
 	uint8_t in[BUF_BYTES], out[BUF_BYTES];
 };
@@ -111,7 +111,7 @@ static uint32_t dos_time(time_t when)
 }
 
 /* Writes what a member's header and its entry in the directory have in common, up to the length of the name. */
-static uint8_t *put_common(uint8_t *p, const struct member *m)
+static uint8_t *put_common(uint8_t *p, const struct zip_member *m)
 {
 	p = zip_put(p, ZIP_VERSION, 2);
 	p = zip_put(p, 0, 2); /* flags */
@@ -124,19 +124,19 @@ static uint8_t *put_common(uint8_t *p, const struct member *m)
 }
 
 /* Leaves room for the header, which is written once the sizes are known. */
-static int zip_begin_member(struct zip_writer *zip, const char *name, time_t when, struct member **ret, char why[ZIP_WHY_MAX])
+static int zip_begin_member(struct zip_writer *zip, const char *name, time_t when, struct zip_member **ret, char why[ZIP_WHY_MAX])
 {
 	if (zip->n == ZIP_MEMBERS_MAX)
 		return fail(why, -E2BIG, "more than %d files", ZIP_MEMBERS_MAX);
 	if (strlen(name) > ZIP_NAME_MAX)
 		return fail(why, -ENAMETOOLONG, "a name is too long");
 	*ret = list_push(zip->members, zip->n, zip->members_size);
-	**ret = (struct member){ .at = zip->at, .when = dos_time(when), .crc = (uint32_t)crc32(0, NULL, 0), .name = xstrdup(name) };
+	**ret = (struct zip_member){ .at = zip->at, .when = dos_time(when), .crc = (uint32_t)crc32(0, NULL, 0), .name = xstrdup(name) };
 	zip->at += ZIP_LOCAL_BYTES + strlen(name);
 	return 0;
 }
 
-static int zip_end_member(struct zip_writer *zip, struct member *m, char why[ZIP_WHY_MAX])
+static int zip_end_member(struct zip_writer *zip, struct zip_member *m, char why[ZIP_WHY_MAX])
 {
 	uint8_t head[ZIP_LOCAL_BYTES], *p;
 
@@ -150,7 +150,7 @@ static int zip_end_member(struct zip_writer *zip, struct member *m, char why[ZIP
 
 int zip_writer_text(struct zip_writer *zip, const char *name, const char *text, size_t len, time_t when, char why[ZIP_WHY_MAX])
 {
-	struct member *m;
+	struct zip_member *m;
 	int err = zip_begin_member(zip, name, when, &m, why);
 
 	if (err)
@@ -160,7 +160,7 @@ int zip_writer_text(struct zip_writer *zip, const char *name, const char *text, 
 	return zip_append(zip, text, len, why) ?: zip_end_member(zip, m, why);
 }
 
-static ssize_t zip_read_input(struct zip_writer *zip, struct member *m, int from, char why[ZIP_WHY_MAX])
+static ssize_t zip_read_input(struct zip_writer *zip, struct zip_member *m, int from, char why[ZIP_WHY_MAX])
 {
 	ssize_t n;
 
@@ -175,7 +175,7 @@ static ssize_t zip_read_input(struct zip_writer *zip, struct member *m, int from
 }
 
 /* n: bytes read into zip->in so far. */
-static int zip_store_member(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
+static int zip_store_member(struct zip_writer *zip, struct zip_member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
 {
 	int err = 0;
 
@@ -201,7 +201,7 @@ static int zip_deflate_input(struct zip_writer *zip, z_stream *z, int flush, cha
 	return err;
 }
 
-static int zip_pack_member(struct zip_writer *zip, struct member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
+static int zip_pack_member(struct zip_writer *zip, struct zip_member *m, int from, ssize_t n, char why[ZIP_WHY_MAX])
 {
 	z_stream z = { 0 };
 	int err = 0;
@@ -227,7 +227,7 @@ static int zip_pack_member(struct zip_writer *zip, struct member *m, int from, s
 
 int zip_writer_file(struct zip_writer *zip, const char *name, int from, time_t when, char why[ZIP_WHY_MAX])
 {
-	struct member *m;
+	struct zip_member *m;
 	ssize_t n;
 	int err = zip_begin_member(zip, name, when, &m, why);
 
@@ -240,7 +240,7 @@ int zip_writer_file(struct zip_writer *zip, const char *name, int from, time_t w
 	return err ?: zip_end_member(zip, m, why);
 }
 
-static int put_entry(struct zip_writer *zip, const struct member *m, char why[ZIP_WHY_MAX])
+static int put_entry(struct zip_writer *zip, const struct zip_member *m, char why[ZIP_WHY_MAX])
 {
 	uint8_t entry[ZIP_ENTRY_BYTES], *p = zip_put(entry, ZIP_ENTRY, 4);
 	int err;
