@@ -281,14 +281,14 @@ void spans_clear(struct spans *s)
 /* Tolerated share of wrong pairs per part: after a lost call its neighbour may be paired instead. */
 #define WRONG_MAX 0.02
 
-struct call {
+struct match_call {
 	uint64_t key; /* span_class(); with the thread if both recordings number threads alike */
 	int64_t start_ns, end_ns;
 	uint32_t name;
 };
 
 struct calls {
-	struct call *list;
+	struct match_call *list;
 	size_t n;
 };
 
@@ -307,7 +307,7 @@ struct bound {
 
 static int compare_call_keys(const void *x, const void *y)
 {
-	const struct call *a = x, *b = y;
+	const struct match_call *a = x, *b = y;
 
 	return cmp_int(a->key, b->key) ?: cmp_int(a->start_ns, b->start_ns);
 }
@@ -362,7 +362,7 @@ static bool share_threads(const struct spans *a, const struct spans *b)
 /* classes: by name; 0: calls of that name are left out. */
 static struct calls calls_make(const struct spans *s, size_t from, size_t to, const uint64_t *classes, bool threads)
 {
-	struct call *c = xreallocarray(NULL, to - from + 1, sizeof(*c));
+	struct match_call *c = xreallocarray(NULL, to - from + 1, sizeof(*c));
 	size_t n = 0;
 
 	for (size_t i = from; i < to; i++) {
@@ -373,7 +373,7 @@ static struct calls calls_make(const struct spans *s, size_t from, size_t to, co
 			continue;
 		if (threads)
 			key ^= span->tid * UINT64_C(0x9e3779b97f4a7c15);
-		c[n++] = (struct call){ key, span->start_ns, span->end_ns, span->name };
+		c[n++] = (struct match_call){ key, span->start_ns, span->end_ns, span->name };
 	}
 	qsort(c, n, sizeof(*c), compare_call_keys);
 	return (struct calls){ c, n };
@@ -397,14 +397,14 @@ static uint64_t class_of_ours(const struct spans *theirs, const struct match_nam
 /* Returns the index of the first call at or after (key, ns). */
 static size_t calls_from(const struct calls *c, uint64_t key, int64_t ns)
 {
-	const struct call wanted = { .key = key, .start_ns = ns };
+	const struct match_call wanted = { .key = key, .start_ns = ns };
 
 	return bisect(c->n, k, compare_call_keys(&c->list[k], &wanted) < 0);
 }
 
 /* ---- roughly: some calls vote for the distances to all their candidates ---- */
 
-static void matcher_vote(struct matcher *m, const struct call *sample, bool of_theirs)
+static void matcher_vote(struct matcher *m, const struct match_call *sample, bool of_theirs)
 {
 	const struct calls *others = of_theirs ? &m->a : &m->b;
 	size_t i = calls_from(others, sample->key, sample->start_ns - MATCH_WINDOW_NS);
@@ -463,18 +463,18 @@ static bool find_distance(struct matcher *m, int64_t *ret_ns)
 /* ---- exactly: what each pair allows ---- */
 
 /* Returns the call of `others` with this key that begins closest to ns; NULL: none. */
-static const struct call *calls_find_closest(const struct calls *others, uint64_t key, int64_t ns)
+static const struct match_call *calls_find_closest(const struct calls *others, uint64_t key, int64_t ns)
 {
 	size_t i = calls_from(others, key, ns);
-	const struct call *after = i < others->n && others->list[i].key == key ? &others->list[i] : NULL;
-	const struct call *before = i && others->list[i - 1].key == key ? &others->list[i - 1] : NULL;
+	const struct match_call *after = i < others->n && others->list[i].key == key ? &others->list[i] : NULL;
+	const struct match_call *before = i && others->list[i - 1].key == key ? &others->list[i - 1] : NULL;
 
 	if (!after || !before)
 		return after ? after : before;
 	return after->start_ns - ns < ns - before->start_ns ? after : before;
 }
 
-static bool bound_of(const struct matcher *m, const struct call *ours, const struct call *theirs, struct bound *ret)
+static bool bound_of(const struct matcher *m, const struct match_call *ours, const struct match_call *theirs, struct bound *ret)
 {
 	int64_t starts = theirs->start_ns - ours->start_ns, ends = theirs->end_ns - ours->end_ns;
 
@@ -497,8 +497,8 @@ static size_t find_pairs(struct matcher *m, int64_t distance)
 	size_t n = 0;
 
 	for (size_t i = 0; i < m->b.n; i++) {
-		const struct call *theirs = &m->b.list[i];
-		const struct call *ours = calls_find_closest(&m->a, theirs->key, theirs->start_ns - distance);
+		const struct match_call *theirs = &m->b.list[i];
+		const struct match_call *ours = calls_find_closest(&m->a, theirs->key, theirs->start_ns - distance);
 
 		if (!ours || llabs(theirs->start_ns - ours->start_ns - distance) > 4 * BIN_NS ||
 			calls_find_closest(&m->b, ours->key, ours->start_ns + distance) != theirs)

@@ -32,7 +32,7 @@ static const char *const functions[] = {
 #define BUDGET "budget" /* the instant at which function probes are turned off, or on again */
 
 /* An event with the arguments that matter. */
-struct found {
+struct rank_found {
 	const char *name;
 	int64_t from_ns, to_ns;
 	uint32_t pid, tid;
@@ -71,7 +71,7 @@ static bool name_is_wanted(const char *name)
 	return (!strncmp(name, "nccl", 4) && (function_of(name) < FUNCTIONS || is_maker(name))) || !strcmp(name, LOST);
 }
 
-static void found_take_number(struct found *f, const char *key, uint64_t value)
+static void found_take_number(struct rank_found *f, const char *key, uint64_t value)
 {
 	const struct {
 		const char *key;
@@ -93,7 +93,7 @@ static void found_take_number(struct found *f, const char *key, uint64_t value)
 }
 
 /* Chrome JSON has pointers as text. */
-static void found_take_text(struct found *f, const char *key, const char *text)
+static void found_take_text(struct rank_found *f, const char *key, const char *text)
 {
 	if (!key || !text)
 		return;
@@ -108,7 +108,7 @@ static void add_loss(struct collectives *c, int64_t from_ns, int64_t to_ns)
 	*list_push(c->losses, c->n_losses, c->losses_size) = (struct collective_loss){ from_ns, to_ns };
 }
 
-static void add_maker(struct collectives *c, const struct found *f)
+static void add_maker(struct collectives *c, const struct rank_found *f)
 {
 	if (c->n_made == COLLECTIVES_MAX)
 		return;
@@ -120,7 +120,7 @@ static void add_maker(struct collectives *c, const struct found *f)
 		.rank = f->rank > UINT32_MAX ? 0 : (uint32_t)f->rank };
 }
 
-static void collective_add_call(struct collectives *c, const struct found *f, size_t function)
+static void collective_add_call(struct collectives *c, const struct rank_found *f, size_t function)
 {
 	uint64_t bytes = f->bytes ? f->bytes : f->count;
 
@@ -140,7 +140,7 @@ static void collective_add_call(struct collectives *c, const struct found *f, si
 }
 
 /* Ignores calls without a communicator: they are of other programs, or cannot be told apart. */
-static void collectives_take(struct collectives *c, const struct found *f)
+static void collectives_take(struct collectives *c, const struct rank_found *f)
 {
 	size_t function = function_of(f->name);
 
@@ -158,7 +158,7 @@ static void collectives_take(struct collectives *c, const struct found *f)
 
 static void perfetto_slice(void *ctx, const struct pftrace_slice *s)
 {
-	struct found f = { .name = s->name, .from_ns = s->start_ns, .to_ns = s->end_ns, .pid = s->pid, .tid = s->tid };
+	struct rank_found f = { .name = s->name, .from_ns = s->start_ns, .to_ns = s->end_ns, .pid = s->pid, .tid = s->tid };
 
 	if (!s->n)
 		return;
@@ -235,7 +235,7 @@ static int chrome_event(void *ctx, const struct trace_event *e)
 {
 	const char *ph = node_string(e->ph);
 	struct collectives_reader *r = ctx;
-	struct found f = { .name = node_string(e->name), .pid = node_small_u32(e->pid), .tid = node_small_u32(e->tid) };
+	struct rank_found f = { .name = node_string(e->name), .pid = node_small_u32(e->pid), .tid = node_small_u32(e->tid) };
 	int64_t dur;
 
 	if (!r->c->has_clock && e->number > CLOCK_WITHIN)
