@@ -191,7 +191,7 @@ struct intern_key {
 };
 
 /* An entry of InternedData: its text or else its raw message, and what was decoded from it on first use. */
-struct entry {
+struct pftrace_entry {
 	UT_hash_handle hh;
 	struct intern_key key;
 	void *made; /* one allocation: pftrace_frame, pftrace_stack, made_mapping, or a build ID as text */
@@ -201,7 +201,7 @@ struct entry {
 	unsigned char data[]; /* len bytes and a NUL */
 };
 
-struct sequence {
+struct pftrace_sequence {
 	UT_hash_handle hh;
 	uint64_t id;
 	bool missing; /* packets that others refer to were dropped */
@@ -209,21 +209,21 @@ struct sequence {
 	bool counts;        /* a sample's weight is what it adds to the counter */
 	uint64_t period_ns; /* of samples; 0: unknown */
 	uint64_t count;     /* of the timebase, at the last sample */
-	struct entry *entries;
+	struct pftrace_entry *entries;
 };
 
-struct reader {
+struct pftrace_reader {
 	struct packets in;
 	const struct pftrace_ops *ops;
 	void *ctx;
-	struct sequence *sequences;
+	struct pftrace_sequence *sequences;
 };
 
 /* ---- sequences ---- */
 
-static void sequence_clear_entries(struct reader *r, struct sequence *q)
+static void sequence_clear_entries(struct pftrace_reader *r, struct pftrace_sequence *q)
 {
-	struct entry *e, *next;
+	struct pftrace_entry *e, *next;
 
 	HASH_ITER(hh, q->entries, e, next)
 	{
@@ -234,18 +234,18 @@ static void sequence_clear_entries(struct reader *r, struct sequence *q)
 	}
 }
 
-static struct sequence *sequence_find(struct reader *r, uint64_t id)
+static struct pftrace_sequence *sequence_find(struct pftrace_reader *r, uint64_t id)
 {
-	struct sequence *q;
+	struct pftrace_sequence *q;
 
 	HASH_FIND(hh, r->sequences, &id, sizeof(id), q);
 	return q;
 }
 
 /* NULL: too many sequences, or over kept_max. */
-static struct sequence *samples_get_sequence(struct reader *r, uint64_t id)
+static struct pftrace_sequence *samples_get_sequence(struct pftrace_reader *r, uint64_t id)
 {
-	struct sequence *q = sequence_find(r, id);
+	struct pftrace_sequence *q = sequence_find(r, id);
 
 	if (q)
 		return q;
@@ -259,10 +259,10 @@ static struct sequence *samples_get_sequence(struct reader *r, uint64_t id)
 	return q;
 }
 
-static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64_t iid)
+static struct pftrace_entry *entry_find(const struct pftrace_sequence *q, uint64_t field, uint64_t iid)
 {
 	struct intern_key key = { field, iid };
-	struct entry *e;
+	struct pftrace_entry *e;
 
 	HASH_FIND(hh, q->entries, &key, sizeof(key), e);
 	return e;
@@ -271,28 +271,28 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 /* ---- entries, decoded on first use ---- */
 
 /* The text of an entry; "" if it is not there. */
-static const char *interned_text(const struct sequence *q, uint64_t field, uint64_t iid)
+static const char *interned_text(const struct pftrace_sequence *q, uint64_t field, uint64_t iid)
 {
-	const struct entry *e = iid ? entry_find(q, field, iid) : NULL;
+	const struct pftrace_entry *e = iid ? entry_find(q, field, iid) : NULL;
 
 	return e ? (const char *)e->data : "";
 }
 
-static struct proto_bytes entry_message(const struct entry *e)
+static struct proto_bytes entry_message(const struct pftrace_entry *e)
 {
 	return (struct proto_bytes){ e->data, e->data + e->len };
 }
 
-static void *entry_keep_made(struct reader *r, struct entry *e, size_t size)
+static void *entry_keep_made(struct pftrace_reader *r, struct pftrace_entry *e, size_t size)
 {
 	e->made = packets_keep(&r->in, size);
 	e->made_size = e->made ? size : 0;
 	return e->made;
 }
 
-static const char *decode_build_id(struct reader *r, const struct sequence *q, uint64_t iid)
+static const char *decode_build_id(struct pftrace_reader *r, const struct pftrace_sequence *q, uint64_t iid)
 {
-	struct entry *e = iid ? entry_find(q, INTERNED_BUILD_ID, iid) : NULL;
+	struct pftrace_entry *e = iid ? entry_find(q, INTERNED_BUILD_ID, iid) : NULL;
 	char *text;
 
 	if (!e || !e->len || e->len > 64)
@@ -323,9 +323,9 @@ struct made_mapping {
 };
 
 /* NULL: no such mapping, or over kept_max. */
-static const struct made_mapping *decode_mapping(struct reader *r, const struct sequence *q, uint64_t iid)
+static const struct made_mapping *decode_mapping(struct pftrace_reader *r, const struct pftrace_sequence *q, uint64_t iid)
 {
-	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
+	struct pftrace_entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
 	const char *build_id = "";
 	struct made_mapping *made;
 	char path[PATH_TEXT_MAX];
@@ -351,9 +351,9 @@ static const struct made_mapping *decode_mapping(struct reader *r, const struct 
 }
 
 /* NULL: no such frame, or over kept_max. */
-static const struct pftrace_frame *decode_frame(struct reader *r, const struct sequence *q, uint64_t iid)
+static const struct pftrace_frame *decode_frame(struct pftrace_reader *r, const struct pftrace_sequence *q, uint64_t iid)
 {
-	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
+	struct pftrace_entry *e = entry_find(q, INTERNED_FRAME, iid);
 	const struct made_mapping *mapping = NULL;
 	struct pftrace_frame *frame;
 	struct proto_bytes in;
@@ -402,7 +402,7 @@ static int count_frames(struct proto_bytes in, size_t *ret_n)
 	return 0;
 }
 
-static int stack_add_frame(struct reader *r, const struct sequence *q, struct pftrace_stack *stack, uint64_t iid)
+static int stack_add_frame(struct pftrace_reader *r, const struct pftrace_sequence *q, struct pftrace_stack *stack, uint64_t iid)
 {
 	stack->frames[stack->n] = decode_frame(r, q, iid);
 	if (!stack->frames[stack->n])
@@ -411,7 +411,7 @@ static int stack_add_frame(struct reader *r, const struct sequence *q, struct pf
 	return 0;
 }
 
-static int fill_stack(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_stack *stack)
+static int fill_stack(struct pftrace_reader *r, const struct pftrace_sequence *q, struct proto_bytes in, struct pftrace_stack *stack)
 {
 	struct proto_bytes ids;
 	struct proto_field f;
@@ -431,9 +431,9 @@ static int fill_stack(struct reader *r, const struct sequence *q, struct proto_b
 }
 
 /* NULL: it cannot be decoded, which was reported. */
-static struct pftrace_stack *decode_stack(struct reader *r, const struct sequence *q, uint64_t iid)
+static struct pftrace_stack *decode_stack(struct pftrace_reader *r, const struct pftrace_sequence *q, uint64_t iid)
 {
-	struct entry *e = entry_find(q, INTERNED_STACK, iid);
+	struct pftrace_entry *e = entry_find(q, INTERNED_STACK, iid);
 	struct pftrace_stack *stack;
 	const char *why = NULL;
 	char text[96];
@@ -474,12 +474,12 @@ static bool field_is_text(uint64_t field)
 	return field == INTERNED_FUNCTION || field == INTERNED_BUILD_ID || field == INTERNED_PATH;
 }
 
-static int add_entry(struct reader *r, struct sequence *q, const struct proto_field *field)
+static int add_entry(struct pftrace_reader *r, struct pftrace_sequence *q, const struct proto_field *field)
 {
 	struct proto_bytes in = field->bytes, text = { in.p, in.p }, data;
 	uint64_t iid = 0;
 	struct proto_field f;
-	struct entry *e;
+	struct pftrace_entry *e;
 	int ret;
 
 	while ((ret = proto_next(&in, &f)) == 1) {
@@ -504,9 +504,9 @@ static int add_entry(struct reader *r, struct sequence *q, const struct proto_fi
 }
 
 /* -EBADMSG: a part is damaged; the others were taken. */
-static int samples_read_interned(struct reader *r, uint64_t sequence, struct proto_bytes in)
+static int samples_read_interned(struct pftrace_reader *r, uint64_t sequence, struct proto_bytes in)
 {
-	struct sequence *q = NULL;
+	struct pftrace_sequence *q = NULL;
 	struct proto_field f;
 	int ret, err = 0;
 
@@ -525,7 +525,7 @@ static int samples_read_interned(struct reader *r, uint64_t sequence, struct pro
 }
 
 /* Reads what a sample stands for: a time or a step of a counter. */
-static void read_timebase(struct sequence *q, struct proto_bytes in)
+static void read_timebase(struct pftrace_sequence *q, struct proto_bytes in)
 {
 	uint64_t period = 0, frequency = 0, counter = COUNTER_CPU_CLOCK;
 	struct proto_bytes name = { in.p, in.p };
@@ -550,10 +550,10 @@ static void read_timebase(struct sequence *q, struct proto_bytes in)
 		q->period_ns = counter == COUNTER_CPU_CLOCK || counter == COUNTER_TASK_CLOCK ? period : 0;
 }
 
-static int samples_read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes in)
+static int samples_read_defaults(struct pftrace_reader *r, uint64_t sequence, struct proto_bytes in)
 {
 	struct proto_field f, inner;
-	struct sequence *q;
+	struct pftrace_sequence *q;
 
 	while (proto_next(&in, &f) == 1) {
 		if (f.number != DEFAULTS_PERF_SAMPLE)
@@ -569,9 +569,9 @@ static int samples_read_defaults(struct reader *r, uint64_t sequence, struct pro
 	return 0;
 }
 
-static int read_sample(struct reader *r, const struct packet *p)
+static int read_sample(struct pftrace_reader *r, const struct packet *p)
 {
-	struct sequence *q = sequence_find(r, p->sequence);
+	struct pftrace_sequence *q = sequence_find(r, p->sequence);
 	struct pftrace_sample s = { .ns = p->ts };
 	struct proto_bytes in = p->sample;
 	uint64_t stack = 0, count = 0;
@@ -617,7 +617,7 @@ static int read_sample(struct reader *r, const struct packet *p)
 }
 
 /* Reports the names of processes and threads in a track descriptor or a process tree. */
-static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
+static int read_tasks(struct pftrace_reader *r, struct proto_bytes in, bool track)
 {
 	/* tid 0: a process */
 	static const struct {
@@ -650,10 +650,10 @@ static int read_tasks(struct reader *r, struct proto_bytes in, bool track)
 }
 
 /* Resets the state of the packet's sequence if it was cleared or lost packets. */
-static void samples_reset_state(struct reader *r, const struct packet *p)
+static void samples_reset_state(struct pftrace_reader *r, const struct packet *p)
 {
 	bool cleared = p->flags & SEQUENCE_F_CLEARED;
-	struct sequence *q = sequence_find(r, p->sequence);
+	struct pftrace_sequence *q = sequence_find(r, p->sequence);
 
 	if (!q || (!p->dropped && !cleared))
 		return;
@@ -666,7 +666,7 @@ static void samples_reset_state(struct reader *r, const struct packet *p)
 /* Damaged packets do not stop the reading. */
 static int samples_read_packet(void *arg, struct proto_bytes in)
 {
-	struct reader *r = arg;
+	struct pftrace_reader *r = arg;
 	struct packet p;
 	int err = packet_parse(&r->in, in, &p);
 
@@ -689,9 +689,9 @@ static int samples_read_packet(void *arg, struct proto_bytes in)
 
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
 {
-	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = PFTRACE_KEPT_MAX }, .ops = ops, .ctx = ctx };
+	struct pftrace_reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = PFTRACE_KEPT_MAX }, .ops = ops, .ctx = ctx };
 	int ret = packets_each(&r.in, samples_read_packet, &r);
-	struct sequence *q, *next;
+	struct pftrace_sequence *q, *next;
 
 	HASH_ITER(hh, r.sequences, q, next)
 	{

@@ -71,7 +71,7 @@ struct track {
 	} open[PFTRACE_SLICES_NEST];
 };
 
-struct reader {
+struct event_reader {
 	struct packets in;
 	const struct pftrace_event_ops *ops;
 	void *ctx;
@@ -80,7 +80,7 @@ struct reader {
 	struct track *tracks;
 };
 
-static struct sequence *events_get_sequence(struct reader *r, uint64_t id)
+static struct sequence *events_get_sequence(struct event_reader *r, uint64_t id)
 {
 	struct sequence *q;
 
@@ -95,7 +95,7 @@ static struct sequence *events_get_sequence(struct reader *r, uint64_t id)
 	return q;
 }
 
-static void sequence_clear_names(struct reader *r, struct sequence *q)
+static void sequence_clear_names(struct event_reader *r, struct sequence *q)
 {
 	struct interned *e, *next;
 
@@ -111,7 +111,7 @@ static void sequence_clear_names(struct reader *r, struct sequence *q)
 	q->deltas = false;
 }
 
-static const struct text *text_get(struct reader *r, struct proto_bytes b)
+static const struct text *text_get(struct event_reader *r, struct proto_bytes b)
 {
 	size_t len = strnlen((const char *)b.p, proto_len(b));
 	struct text *t;
@@ -129,7 +129,7 @@ static const struct text *text_get(struct reader *r, struct proto_bytes b)
 
 /* ---- what packets refer to ---- */
 
-static int read_interned_name(struct reader *r, struct interned **names, struct proto_bytes in)
+static int read_interned_name(struct event_reader *r, struct interned **names, struct proto_bytes in)
 {
 	struct proto_bytes text = { in.p, in.p };
 	struct proto_field f;
@@ -158,7 +158,7 @@ static int read_interned_name(struct reader *r, struct interned **names, struct 
 	return 0;
 }
 
-static int events_read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
+static int events_read_interned(struct event_reader *r, struct sequence *q, struct proto_bytes in)
 {
 	struct proto_field f;
 	int err = 0;
@@ -189,7 +189,7 @@ static void events_read_defaults(struct sequence *q, struct proto_bytes in)
 	}
 }
 
-static int read_track(struct reader *r, struct proto_bytes in)
+static int read_track(struct event_reader *r, struct proto_bytes in)
 {
 	struct proto_field f, inner;
 	uint64_t uuid = 0, pid = 0, tid = 0;
@@ -227,7 +227,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 
 /* ---- time ---- */
 
-static int read_clocks(struct reader *r, struct sequence *q, struct proto_bytes in)
+static int read_clocks(struct event_reader *r, struct sequence *q, struct proto_bytes in)
 {
 	bool has_boot = false, has_real = false, has_deltas = false;
 	uint64_t boot = 0, real = 0, id, ns;
@@ -277,7 +277,7 @@ static bool packet_time(struct sequence *q, const struct packet *p, int64_t *ret
 
 /* ---- slices ---- */
 
-static void end_slice(struct reader *r, struct track *t, int64_t ns)
+static void end_slice(struct event_reader *r, struct track *t, int64_t ns)
 {
 	struct pftrace_slice s = { .pid = t->pid, .tid = t->tid, .end_ns = ns };
 
@@ -305,7 +305,7 @@ static const char *interned_name(const struct sequence *q, enum names which, uin
 }
 
 /* An unknown name is NULL, and so is a text over KEPT_MAX. */
-static void event_read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
+static void event_read_arg(struct event_reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
 {
 	const struct text *text;
 	struct proto_field f;
@@ -325,7 +325,7 @@ static void event_read_arg(struct reader *r, const struct sequence *q, struct pr
 	}
 }
 
-static size_t event_read_args(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg ret[PFTRACE_ARGS_MAX])
+static size_t event_read_args(struct event_reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg ret[PFTRACE_ARGS_MAX])
 {
 	struct proto_field f;
 	size_t n = 0;
@@ -338,7 +338,7 @@ static size_t event_read_args(struct reader *r, const struct sequence *q, struct
 }
 
 /* in: the event, for its arguments. */
-static int begin_slice(struct reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
+static int begin_slice(struct event_reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
 {
 	bool args = name && r->ops->wants_args && r->ops->wants_args(name->text);
 
@@ -357,7 +357,7 @@ static int begin_slice(struct reader *r, const struct sequence *q, struct track 
 	return 0;
 }
 
-static int events_read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
+static int events_read_event(struct event_reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
 {
 	const struct proto_bytes whole = in;
 	uint64_t type = 0, iid = 0, uuid = q->track;
@@ -411,7 +411,7 @@ static int events_read_event(struct reader *r, struct sequence *q, struct proto_
 
 static int events_read_packet(void *arg, struct proto_bytes in)
 {
-	struct reader *r = arg;
+	struct event_reader *r = arg;
 	struct sequence *q;
 	struct packet p;
 	int64_t ns;
@@ -439,7 +439,7 @@ static int events_read_packet(void *arg, struct proto_bytes in)
 	return p.event.p ? events_read_event(r, q, p.event, ns) : 0;
 }
 
-static void reader_clear(struct reader *r)
+static void reader_clear(struct event_reader *r)
 {
 	struct sequence *q, *next_q;
 	struct track *t, *next_t;
@@ -492,7 +492,7 @@ bool pftrace_is(const struct json_source *source)
 
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)
 {
-	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = KEPT_MAX }, .ops = ops, .ctx = ctx };
+	struct event_reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx, .kept_max = KEPT_MAX }, .ops = ops, .ctx = ctx };
 	int ret = packets_each(&r.in, events_read_packet, &r);
 
 	reader_clear(&r);

@@ -7,7 +7,7 @@
 
 #include "read/json_source.h"
 
-struct trace_reader {
+struct read_trace_reader {
 	struct json_reader json;
 	const struct trace_reader_ops *ops;
 	void *ctx;
@@ -18,7 +18,7 @@ struct trace_reader {
 #define KEY_NAME(name) #name,
 static const char *const names[] = { TRACE_KEYS(KEY_NAME) };
 
-static int trace_stop_reading(struct trace_reader *r, enum trace_stop_kind kind, const char *why)
+static int trace_stop_reading(struct read_trace_reader *r, enum trace_stop_kind kind, const char *why)
 {
 	const struct trace_stop stop = { kind, r->json.line, r->form->events, r->in_events, why };
 
@@ -27,7 +27,7 @@ static int trace_stop_reading(struct trace_reader *r, enum trace_stop_kind kind,
 }
 
 /* err: from the JSON reader. where: what the end of the file cuts. */
-static int trace_fail_reading(struct trace_reader *r, int err, const char *where)
+static int trace_fail_reading(struct read_trace_reader *r, int err, const char *where)
 {
 	char why[96];
 
@@ -37,7 +37,7 @@ static int trace_fail_reading(struct trace_reader *r, int err, const char *where
 	return trace_stop_reading(r, TRACE_CUT, why);
 }
 
-static int unexpected_byte(struct trace_reader *r, int c, const char *wanted)
+static int unexpected_byte(struct read_trace_reader *r, int c, const char *wanted)
 {
 	char why[64];
 
@@ -48,7 +48,7 @@ static int unexpected_byte(struct trace_reader *r, int c, const char *wanted)
 	return trace_stop_reading(r, TRACE_UNEXPECTED, why);
 }
 
-static int trace_next_event(struct trace_reader *r)
+static int trace_next_event(struct read_trace_reader *r)
 {
 	struct trace_event event = { .number = ++r->form->events };
 	int err;
@@ -66,7 +66,7 @@ static int trace_next_event(struct trace_reader *r)
  * Reads the events of an array after its opening bracket, up to and including the closing one. Returns 0
  * or -errno after reporting why; -ENODATA, unreported, if the text ends between two events.
  */
-static int read_events(struct trace_reader *r)
+static int read_events(struct read_trace_reader *r)
 {
 	bool comma = true; /* an event may follow */
 	int c, err;
@@ -95,7 +95,7 @@ static int read_events(struct trace_reader *r)
 	}
 }
 
-static int read_end(struct trace_reader *r)
+static int read_end(struct read_trace_reader *r)
 {
 	int c;
 
@@ -106,7 +106,7 @@ static int read_end(struct trace_reader *r)
 		     : trace_stop_reading(r, TRACE_AFTER, "text after the end of the trace");
 }
 
-static int read_array_form(struct trace_reader *r)
+static int read_array_form(struct read_trace_reader *r)
 {
 	int err;
 
@@ -122,7 +122,7 @@ static int read_array_form(struct trace_reader *r)
 }
 
 /* Reads a byte of the object's own syntax; 0 or -errno after reporting why. */
-static int expect_byte(struct trace_reader *r, char wanted, const char *name)
+static int expect_byte(struct read_trace_reader *r, char wanted, const char *name)
 {
 	int c;
 
@@ -136,7 +136,7 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 }
 
 /* Reads one member of the outer object; skips it unless it holds the events or is wanted. */
-static int trace_read_member(struct trace_reader *r, bool *ret_events)
+static int trace_read_member(struct read_trace_reader *r, bool *ret_events)
 {
 	const char *array = r->ops->array ?: "traceEvents";
 	const struct json_node *key, *value;
@@ -172,7 +172,7 @@ static int trace_read_member(struct trace_reader *r, bool *ret_events)
 	return err == -ENODATA ? trace_fail_reading(r, err, what) : err;
 }
 
-static int read_object_form(struct trace_reader *r)
+static int read_object_form(struct read_trace_reader *r)
 {
 	bool events = false;
 	int c, err;
@@ -198,7 +198,7 @@ static int read_object_form(struct trace_reader *r)
 int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx,
 	struct trace_form *form)
 {
-	struct trace_reader r = { .ops = ops, .ctx = ctx, .form = form };
+	struct read_trace_reader r = { .ops = ops, .ctx = ctx, .form = form };
 	int err;
 
 	memset(form, 0, sizeof(*form));
