@@ -34,7 +34,7 @@
 #define BATCH_MAX 64                 /* processes written at the same time */
 #define BATCH_BYTES (10u << 20)      /* of memory for their outputs */
 
-struct request {
+struct flight_request {
 	char reason[REASON_MAX];
 	uint64_t id; /* of the waiting client; 0: none */
 	uint64_t at_ns;
@@ -47,7 +47,7 @@ struct recorder {
 	recorder_done_cb done;
 	void *done_arg;
 	struct flight *flight;
-	struct request requests[REQUESTS_MAX]; /* the first is in progress while `dumping` */
+	struct flight_request requests[REQUESTS_MAX]; /* the first is in progress while `dumping` */
 	size_t n_requests;
 	struct loss losses[LOSSES_MAX]; /* the newest, as a ring */
 	uint64_t n_losses;
@@ -76,11 +76,11 @@ struct recorder {
 
 static int recorder_add_request(struct recorder *rec, const char *reason, struct last last, uint64_t id, uint64_t at_ns)
 {
-	struct request *q = &rec->requests[rec->n_requests];
+	struct flight_request *q = &rec->requests[rec->n_requests];
 
 	if (rec->n_requests == REQUESTS_MAX)
 		return -EBUSY;
-	*q = (struct request){ .id = id, .at_ns = at_ns, .last = last };
+	*q = (struct flight_request){ .id = id, .at_ns = at_ns, .last = last };
 	snprintf(q->reason, sizeof(q->reason), "%s", reason);
 	rec->n_requests++;
 	return 0;
@@ -473,7 +473,7 @@ static void recorder_end_dump(struct recorder *rec)
 /* Tells the client, if one is waiting, and goes on to the next request. */
 static void recorder_answer(struct recorder *rec, int err)
 {
-	struct request *q = &rec->requests[0];
+	struct flight_request *q = &rec->requests[0];
 	struct json_object *reply = NULL;
 	char text[REASON_MAX + 128];
 

@@ -19,7 +19,7 @@
 	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION | \
 		1u << REC_STEP | 1u << REC_IRQ | 1u << REC_HOLD)
 
-struct thread {
+struct stored_thread {
 	uint32_t tid;
 	uint64_t at_ns;
 	size_t from, to; /* its spans, as offsets in `data` */
@@ -28,7 +28,7 @@ struct thread {
 struct in_flight {
 	char *data; /* records, each preceded by its size */
 	size_t len, cap;
-	struct thread *threads; /* once ready, sorted by tid */
+	struct stored_thread *threads; /* once ready, sorted by tid */
 	size_t n_threads, threads_cap;
 	size_t thread_from; /* where the spans of the thread being added start */
 	uint64_t since_ns;  /* a record that ended earlier is not replaced */
@@ -78,7 +78,7 @@ void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight)
 	struct in_flight *f = in_flight;
 
 	*list_push(f->threads, f->n_threads, f->threads_cap) =
-		(struct thread){ .tid = tid, .at_ns = at_ns, .from = f->thread_from, .to = f->len };
+		(struct stored_thread){ .tid = tid, .at_ns = at_ns, .from = f->thread_from, .to = f->len };
 	f->thread_from = f->len;
 	if (at_ns < f->since_ns)
 		f->since_ns = at_ns;
@@ -86,7 +86,7 @@ void in_flight_end_thread(uint32_t tid, uint64_t at_ns, void *in_flight)
 
 static int compare_tids(const void *a, const void *b)
 {
-	const struct thread *x = a, *y = b;
+	const struct stored_thread *x = a, *y = b;
 
 	return (x->tid > y->tid) - (x->tid < y->tid);
 }
@@ -98,16 +98,16 @@ void in_flight_ready(struct in_flight *f)
 	f->since_ns -= f->since_ns < CLOCK_SLACK_NS ? f->since_ns : CLOCK_SLACK_NS;
 }
 
-static const struct thread *in_flight_find_thread(const struct in_flight *f, uint32_t tid)
+static const struct stored_thread *in_flight_find_thread(const struct in_flight *f, uint32_t tid)
 {
-	struct thread key = { .tid = tid };
+	struct stored_thread key = { .tid = tid };
 
 	return f->n_threads ? bsearch(&key, f->threads, f->n_threads, sizeof(key), compare_tids) : NULL;
 }
 
 uint64_t in_flight_at(const struct in_flight *f, uint32_t tid)
 {
-	const struct thread *t = in_flight_find_thread(f, tid);
+	const struct stored_thread *t = in_flight_find_thread(f, tid);
 
 	return t ? t->at_ns : UINT64_MAX;
 }
@@ -161,7 +161,7 @@ bool is_same_span(const struct rec_hdr *open, void *arg)
 
 bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 {
-	const struct thread *t;
+	const struct stored_thread *t;
 
 	if (record_end(h) < f->since_ns || !(1u << h->kind & KINDS_NESTED))
 		return false;
@@ -189,7 +189,7 @@ bool in_flight_replaces(const struct in_flight *f, const struct rec_hdr *h)
 #define SPARE_SHARE 16 /* 1/16 of the chunks is free when a dump begins */
 
 /* Precedes each record. */
-struct entry {
+struct stored_entry {
 	uint64_t size;
 	struct rec_hdr rec[];
 };
@@ -237,12 +237,12 @@ static size_t round_up(size_t n, size_t to)
 
 static uint32_t entry_bytes(size_t size)
 {
-	return (uint32_t)(sizeof(struct entry) + round_up(size, sizeof(uint64_t)));
+	return (uint32_t)(sizeof(struct stored_entry) + round_up(size, sizeof(uint64_t)));
 }
 
-static struct entry *entry_at(const struct chunk *c, uint32_t offset)
+static struct stored_entry *entry_at(const struct chunk *c, uint32_t offset)
 {
-	return (struct entry *)(c->data + offset);
+	return (struct stored_entry *)(c->data + offset);
 }
 
 static void push_free(struct flight *f, struct chunk *c, bool cold)
@@ -315,7 +315,7 @@ static void free_chunk(struct flight *f, struct chunk *c)
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
-	const struct entry *e;
+	const struct stored_entry *e;
 
 	/* its task records precede everything that is kept */
 	for (uint32_t offset = c->count[REC_TASK] ? 0 : c->used; offset < c->used; offset += entry_bytes(e->size)) {
@@ -365,7 +365,7 @@ static struct chunk *add_chunk(struct flight *f)
 int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size)
 {
 	struct chunk *c = f->newest;
-	struct entry *e;
+	struct stored_entry *e;
 	uint64_t end_ns;
 
 	if (size < sizeof(*rec) || size > REC_SIZE_MAX || rec->kind >= REC_KIND_MAX ||
@@ -466,9 +466,9 @@ struct cursor {
 };
 
 /* Returns the next record, skipping most that ended before since_ns; NULL: there are no more. */
-static const struct entry *next_entry(const struct flight *f, struct cursor *at, uint64_t since_ns)
+static const struct stored_entry *next_entry(const struct flight *f, struct cursor *at, uint64_t since_ns)
 {
-	const struct entry *e;
+	const struct stored_entry *e;
 
 	while (at->chunk && (at->offset == dumped_bytes(f, at->chunk) || at->chunk->end_ns < since_ns))
 		*at = (struct cursor){ at->chunk == f->dump.last ? NULL : at->chunk->next, 0 };
@@ -491,7 +491,7 @@ static uint64_t flight_nth_last_step(const struct flight *f, uint32_t n)
 {
 	struct cursor at = { f->dump.first, 0 };
 	uint64_t *starts = NULL, ns = 0;
-	const struct entry *e;
+	const struct stored_entry *e;
 	size_t len = 0, cap = 0;
 
 	while ((e = next_entry(f, &at, 0))) {
@@ -541,7 +541,7 @@ int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max
 		if (c->end_ns <= d->horizon_ns && !c->count[REC_TASK])
 			d->offset = end;
 		while (d->offset < end) {
-			const struct entry *e = entry_at(c, d->offset);
+			const struct stored_entry *e = entry_at(c, d->offset);
 
 			if (!max_records--)
 				return 1;
@@ -595,7 +595,7 @@ struct tasks *flight_dump_again(struct flight *f)
 void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *arg)
 {
 	struct cursor at = { f->dump.chunk, 0 };
-	const struct entry *e;
+	const struct stored_entry *e;
 
 	while ((e = next_entry(f, &at, since_ns))) {
 		if (record_end(e->rec) >= since_ns)
@@ -606,7 +606,7 @@ void flight_dump_since(struct flight *f, uint64_t since_ns, record_cb cb, void *
 void flight_dump_processes(struct flight *f, struct thread_map *processes)
 {
 	struct cursor at = { f->dump.chunk, 0 };
-	const struct entry *e;
+	const struct stored_entry *e;
 
 	while ((e = next_entry(f, &at, f->dump.horizon_ns))) {
 		if (e->rec->kind != REC_ON_CPU && record_end(e->rec) > f->dump.horizon_ns)

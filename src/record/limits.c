@@ -280,7 +280,7 @@ struct stepped {
 	pid_t parents[PARENTS_MAX];
 };
 
-struct held {
+struct limit_held {
 	size_t size;
 	union {
 		struct rec_hdr h;
@@ -292,7 +292,7 @@ struct step_limit {
 	uint32_t max;
 	struct thread_map processes;
 	bool over, any;
-	struct held *held;
+	struct limit_held *held;
 	size_t n_held, cap_held;
 	uint64_t settled_ns;
 };
@@ -337,7 +337,7 @@ static struct stepped *step_limit_get_process(struct step_limit *l, uint32_t tgi
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size)
 {
 	const struct stepped *p = thread_map_find(&l->processes, h->tgid);
-	struct held *held;
+	struct limit_held *held;
 
 	if (p && h->kind != REC_TASK && h->start_ns >= p->end_ns)
 		return STEP_LIMIT_DROP;
@@ -354,7 +354,7 @@ enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr 
 	return STEP_LIMIT_HELD;
 }
 
-static uint64_t held_step_end(const struct held *x)
+static uint64_t held_step_end(const struct limit_held *x)
 {
 	return x->rec.h.start_ns + x->rec.h.dur_ns;
 }
@@ -374,7 +374,7 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 		return;
 	qsort(l->held, l->n_held, sizeof(*l->held), compare_held_ends);
 	for (; n < l->n_held && held_step_end(&l->held[n]) <= until_ns; n++) {
-		const struct held *x = &l->held[n];
+		const struct limit_held *x = &l->held[n];
 		struct stepped *p = step_limit_get_process(l, x->rec.h.tgid);
 
 		if (p->steps >= l->max)

@@ -268,7 +268,7 @@ int env_hash(const struct env_program *p, const struct process_text *environ, co
 
 /* ---- the program ---- */
 
-struct collect {
+struct metadata_collect {
 	pid_t pid;
 	const struct probe_table *pt;
 	struct env_program *to;
@@ -292,7 +292,7 @@ static int find_replaced(const struct mapped_file *m, void *arg)
 /* fd: of the file at its path; -1: none. */
 static int collect_file(const char *name, int fd, void *arg)
 {
-	struct collect *c = arg;
+	struct metadata_collect *c = arg;
 	struct replaced r = { .name = name, .pid = c->pid };
 	struct env_library *l = &c->to->libraries[c->to->n];
 	size_t i = 0;
@@ -342,7 +342,7 @@ static int open_program(pid_t pid, const char *path, char real[PATH_MAX], int *r
 static int env_program_read(pid_t pid, const char *path, const struct process_text *environ, const struct probe_table *pt,
 	struct env_program *ret_program)
 {
-	struct collect c = { .pid = pid, .pt = pt, .to = ret_program };
+	struct metadata_collect c = { .pid = pid, .pt = pt, .to = ret_program };
 	char real[PATH_MAX];
 	int fd = -1, err;
 
@@ -499,13 +499,13 @@ const char *environment_whose(const struct variable *v, char buf[32])
 
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=,+@%"
 
-struct line {
+struct metadata_line {
 	char *text;
 	size_t len;
 	bool cut;
 };
 
-static void line_append(struct line *l, const char *s, size_t n)
+static void line_append(struct metadata_line *l, const char *s, size_t n)
 {
 	l->cut |= l->len + n > COMMAND_LINE_MAX - sizeof(" ...");
 	if (l->cut)
@@ -514,7 +514,7 @@ static void line_append(struct line *l, const char *s, size_t n)
 	l->len += n;
 }
 
-static void put_word(struct line *l, const char *word)
+static void put_word(struct metadata_line *l, const char *word)
 {
 	bool plain = *word && !word[strspn(word, PLAIN)];
 	size_t before = l->len;
@@ -533,7 +533,7 @@ static void put_word(struct line *l, const char *word)
 
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX])
 {
-	struct line l = { .text = text };
+	struct metadata_line l = { .text = text };
 	const char *option = "";
 
 	/* argv[0] is "inftrace record", or the path that the shell found */
@@ -581,7 +581,7 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 #define PARENTS_MAX 4
 #define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked up again after this time */
 
-struct process {
+struct metadata_process {
 	uint32_t tgid;
 	uint64_t used; /* counter of uses */
 	/* at its beginning */
@@ -601,7 +601,7 @@ struct process {
 struct metadata {
 	const struct record_options *o;
 	const struct probe_table *probes;
-	struct process *list[PROCESSES_MAX];
+	struct metadata_process *list[PROCESSES_MAX];
 	size_t n;
 	uint64_t uses;
 	uint32_t only; /* the only target; 0: none, or there are others */
@@ -622,7 +622,7 @@ static bool metadata_may_warn(struct metadata *m)
 }
 
 /* The value of the first name that is set, in our environment, then in the environment of the process. */
-static const char *metadata_find_variable(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
+static const char *metadata_find_variable(struct metadata *m, const struct metadata_process *p, const char *const names[2], bool *ret_theirs)
 {
 	size_t max = names == flags_names ? THEIR_FLAGS_MAX : THEIRS_MAX;
 
@@ -643,7 +643,7 @@ static const char *metadata_find_variable(struct metadata *m, const struct proce
 	return NULL;
 }
 
-static char *metadata_get_text(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
+static char *metadata_get_text(struct metadata *m, const struct metadata_process *p, const char *option, const char *const names[2])
 {
 	bool theirs;
 	const char *value = option ? option : metadata_find_variable(m, p, names, &theirs);
@@ -691,7 +691,7 @@ static char *json_on_one_line(const char *text)
 }
 
 /* The settings on its command line and in its environment, as many as fit. */
-static char *process_settings_json(const struct process *p)
+static char *process_settings_json(const struct metadata_process *p)
 {
 	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
 	size_t bytes = 0, left_out = 0;
@@ -720,7 +720,7 @@ static char *process_settings_json(const struct process *p)
 	return text;
 }
 
-static char *process_flags_json(struct metadata *m, const struct process *p)
+static char *process_flags_json(struct metadata *m, const struct metadata_process *p)
 {
 	bool theirs = false;
 	const char *text = m->o->runtime_flags ? m->o->runtime_flags : metadata_find_variable(m, p, flags_names, &theirs);
@@ -732,7 +732,7 @@ static char *process_flags_json(struct metadata *m, const struct process *p)
 }
 
 /* Returns 0 if unknown. *ret_configured: it is a setting of the process. */
-static uint32_t process_concurrency(struct metadata *m, const struct process *p, bool *ret_configured)
+static uint32_t process_concurrency(struct metadata *m, const struct metadata_process *p, bool *ret_configured)
 {
 	uint32_t n = m->o->concurrency;
 	const char *text, *slots;
@@ -755,7 +755,7 @@ static uint32_t process_concurrency(struct metadata *m, const struct process *p,
 	return n ? n : model_concurrency(&p->service);
 }
 
-static char *process_model_name(struct metadata *m, const struct process *p, bool alive)
+static char *process_model_name(struct metadata *m, const struct metadata_process *p, bool alive)
 {
 	char name[MODEL_NAME_MAX], *model = metadata_get_text(m, p, m->o->model, model_names);
 
@@ -770,7 +770,7 @@ static char *process_model_name(struct metadata *m, const struct process *p, boo
 
 /* ---- the hash ---- */
 
-static void make_hash(struct metadata *m, struct process *p)
+static void make_hash(struct metadata *m, struct metadata_process *p)
 {
 	bool theirs = false;
 	const char *given = m->hash ? NULL : metadata_find_variable(m, p, hash_names, &theirs);
@@ -788,7 +788,7 @@ static void make_hash(struct metadata *m, struct process *p)
 
 /* ---- processes ---- */
 
-static void process_clear_made(struct process *p)
+static void process_clear_made(struct metadata_process *p)
 {
 	free(p->commit_sha);
 	free(p->model);
@@ -797,7 +797,7 @@ static void process_clear_made(struct process *p)
 	p->made = p->complete = false;
 }
 
-static void process_clear(struct process *p)
+static void process_clear(struct metadata_process *p)
 {
 	process_clear_made(p);
 	process_text_free(&p->environ);
@@ -807,9 +807,9 @@ static void process_clear(struct process *p)
 	p->read = p->will_exec = p->may_choose = false;
 }
 
-static struct process *metadata_get_process(struct metadata *m, uint32_t tgid)
+static struct metadata_process *metadata_get_process(struct metadata *m, uint32_t tgid)
 {
-	struct process *p = NULL, *oldest = NULL;
+	struct metadata_process *p = NULL, *oldest = NULL;
 
 	for (size_t i = 0; i < m->n && !p; i++) {
 		if (m->list[i]->tgid == tgid)
@@ -870,7 +870,7 @@ static void read_service(pid_t pid, struct process_text *ret)
 }
 
 /* Reads everything at once: later the process may have changed some of it, or be gone. */
-static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
+static bool read_process(const struct metadata *m, struct metadata_process *p, pid_t pid)
 {
 	struct process_text env = { 0 }, cmdline = { 0 };
 	struct env_program program;
@@ -894,7 +894,7 @@ static bool read_process(const struct metadata *m, struct process *p, pid_t pid)
 
 void metadata_process(struct metadata *m, pid_t pid)
 {
-	struct process *p;
+	struct metadata_process *p;
 
 	if (!m)
 		return;
@@ -922,7 +922,7 @@ static void strings_join(char *const *strings, struct process_text *ret)
 void metadata_command(struct metadata *m, pid_t pid, char **argv)
 {
 	char path[PATH_MAX];
-	struct process *p;
+	struct metadata_process *p;
 
 	if (!m)
 		return;
@@ -938,7 +938,7 @@ void metadata_command(struct metadata *m, pid_t pid, char **argv)
 
 /* ---- lines ---- */
 
-static void process_make_meta(struct metadata *m, struct process *p)
+static void process_make_meta(struct metadata *m, struct metadata_process *p)
 {
 	bool alive = p->tgid && process_exists((pid_t)p->tgid), configured;
 	uint32_t concurrency;
@@ -973,7 +973,7 @@ static void process_make_meta(struct metadata *m, struct process *p)
 const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 {
 	struct metadata *m = arg;
-	struct process *p = metadata_get_process(m, tgid ? tgid : m->only);
+	struct metadata_process *p = metadata_get_process(m, tgid ? tgid : m->only);
 
 	if (!p->made || (!p->complete && clock_mono_ns() - p->made_ns >= AGAIN_NS))
 		process_make_meta(m, p);

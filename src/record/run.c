@@ -38,7 +38,7 @@
 #include "util/text.h"
 #include "util/thread.h"
 
-struct run {
+struct record_run {
 	const struct record_options *o;
 	struct targets targets;
 	struct capture capture;
@@ -63,7 +63,7 @@ struct run {
 #define FILE_NS (10 * NSEC_PER_SEC)
 
 /* Shows the line if it is time for it. */
-static void status_show(struct run *r, uint64_t now)
+static void status_show(struct record_run *r, uint64_t now)
 {
 	uint64_t period = isatty(STDERR_FILENO) ? TTY_NS : FILE_NS, records, span = now - r->shown_ns;
 	const char *state = "";
@@ -99,7 +99,7 @@ static void status_add_number(struct json_object *o, const char *key, uint64_t v
 	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
 }
 
-static int run_on_start(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_start(struct record_run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	char text[64];
 	int err;
@@ -119,7 +119,7 @@ static int run_on_start(struct run *r, struct json_object *reply, char msg[CONTR
 	return 0;
 }
 
-static int run_on_stop(struct run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_stop(struct record_run *r, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct windows *w = &r->windows;
 	struct json_object *files;
@@ -153,7 +153,7 @@ static int run_on_stop(struct run *r, struct json_object *reply, char msg[CONTRO
 	return 0;
 }
 
-static int run_on_dump(struct run *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
+static int run_on_dump(struct record_run *r, const struct control_request *rq, char msg[CONTROL_MSG_MAX])
 {
 	int err;
 
@@ -171,7 +171,7 @@ static void status_add_target(struct task *t, void *arg)
 }
 
 /* Returns the path of an output; with --max-size, of its newest file. */
-static struct json_object *output_path(const struct run *r, size_t i, const char *first)
+static struct json_object *output_path(const struct record_run *r, size_t i, const char *first)
 {
 	const char *name = outputs_name(r->windows.sink, i);
 
@@ -186,7 +186,7 @@ static void add_probed(struct session *s, struct json_object *reply)
 	status_add_number(reply, "probed_files_given_back", s->attach->given_back);
 }
 
-static void run_on_status(struct run *r, struct json_object *reply)
+static void run_on_status(struct record_run *r, struct json_object *reply)
 {
 	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
 	struct window_totals t;
@@ -220,7 +220,7 @@ static void run_on_status(struct run *r, struct json_object *reply)
 }
 
 /* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
-static int run_on_open(struct run *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int run_on_open(struct record_run *r, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	int fd = -ENOENT;
 
@@ -242,7 +242,7 @@ static int run_on_open(struct run *r, struct control_request *rq, struct json_ob
 
 static int run_request(void *arg, struct control_request *rq, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run *r = arg;
+	struct record_run *r = arg;
 
 	switch (rq->command) {
 	case CONTROL_START:
@@ -261,7 +261,7 @@ static int run_request(void *arg, struct control_request *rq, struct json_object
 
 static void run_on_dumped(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
 {
-	control_done(((struct run *)arg)->control, id, err, reply, msg);
+	control_done(((struct record_run *)arg)->control, id, err, reply, msg);
 }
 
 /* ---- the messages at the end ---- */
@@ -573,7 +573,7 @@ static void raise_descriptors(void)
 
 /* ---- while it runs ---- */
 
-static void read_signals(struct run *r)
+static void read_signals(struct record_run *r)
 {
 	struct view *view = r->o->view;
 	struct signalfd_siginfo si;
@@ -597,14 +597,14 @@ static void read_signals(struct run *r)
 /* Called while the symbols of a file are read. */
 static int run_keep_up(void *arg)
 {
-	struct run *r = arg;
+	struct record_run *r = arg;
 
 	read_signals(r);
 	return r->stop ? -ECANCELED : windows_keep_up(&r->windows);
 }
 
 /* How long, in ms, there is nothing to do unless something happens. */
-static int time_to_wait(const struct run *r, uint64_t now)
+static int time_to_wait(const struct record_run *r, uint64_t now)
 {
 	uint64_t wait = windows_wait_ns(&r->windows, now), due = discover_due_ns(r->discover);
 
@@ -620,7 +620,7 @@ static int time_to_wait(const struct run *r, uint64_t now)
 }
 
 /* Handles everything but records. Returns `more`, or an error. */
-static int run_serve(struct run *r, int more)
+static int run_serve(struct record_run *r, int more)
 {
 	struct view *view = r->o->view;
 	uint64_t now = clock_boot_ns();
@@ -654,7 +654,7 @@ static int run_serve(struct run *r, int more)
 }
 
 /* Whether the loop waits for nothing but time. */
-static bool run_is_calm(const struct run *r)
+static bool run_is_calm(const struct record_run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
 	       !(r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) &&
@@ -664,13 +664,13 @@ static bool run_is_calm(const struct run *r)
 
 static unsigned int fullest_ring(void *arg)
 {
-	const struct run *r = arg;
+	const struct record_run *r = arg;
 	unsigned int records = session_fill(r->capture.session), gpu = r->intake.gpu ? gpu_fill(r->intake.gpu) : 0;
 
 	return records > gpu ? records : gpu;
 }
 
-static int run_loop(struct run *r)
+static int run_loop(struct record_run *r)
 {
 	struct view *view = r->o->view;
 	struct pollfd fds[] = {
@@ -712,7 +712,7 @@ static int run_loop(struct run *r)
 
 /* ---- start and end ---- */
 
-static int setup_signals(struct run *r)
+static int setup_signals(struct record_run *r)
 {
 	sigset_t set;
 
@@ -742,7 +742,7 @@ static bool intake_has_target(uint32_t tgid, void *arg)
 }
 
 /* Opens the first window, if it opens now. */
-static int run_start(struct run *r)
+static int run_start(struct record_run *r)
 {
 	const struct record_options *o = r->o;
 	uint64_t now = clock_boot_ns();
@@ -788,7 +788,7 @@ static int run_start(struct run *r)
  * uprobe_multi, files that are mapped later get single links, for each of which the kernel wants CAP_SYS_ADMIN (6.16, and
  * stable releases of 6.1 and others).
  */
-static int drop_privileges(struct run *r)
+static int drop_privileges(struct record_run *r)
 {
 	enum yield_right right = yield_allow();
 	int err;
@@ -805,7 +805,7 @@ static int drop_privileges(struct run *r)
 }
 
 /* Attaches, records, and prints the summary. */
-static int run_attached(struct run *r)
+static int run_attached(struct record_run *r)
 {
 	unsigned int failed = 0;
 	int err, close_err;
@@ -846,7 +846,7 @@ static int run_attached(struct run *r)
 	return err;
 }
 
-static int run_exit_code(const struct run *r, int err)
+static int run_exit_code(const struct record_run *r, int err)
 {
 	const struct command *cmd = &r->targets.cmd;
 	struct window_totals t;
@@ -867,7 +867,7 @@ static int run_exit_code(const struct run *r, int err)
 	return EXIT_OK;
 }
 
-static int run_prepare(struct run *r, struct record_options *o)
+static int run_prepare(struct record_run *r, struct record_options *o)
 {
 	int err;
 
@@ -896,7 +896,7 @@ static int run_prepare(struct run *r, struct record_options *o)
 
 int record_run(struct record_options *o)
 {
-	struct run r = {
+	struct record_run r = {
 		.o = o,
 		.targets.o = o,
 		.intake = { .c = &r.capture, .keep_names = record_is_flight(o) },

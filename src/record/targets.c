@@ -58,7 +58,7 @@ struct other {
 };
 
 /* A process that was made a target. */
-struct found {
+struct discover_found {
 	pid_t pid;
 	uid_t uid;
 	char cgroup[CGROUP_OWNER_MAX];
@@ -70,7 +70,7 @@ struct discover {
 	bool by_preset;
 	char cgroup[PATH_MAX];         /* "": every process of the system */
 	struct thread_map known, next; /* struct other: met by the last look, and by the one under way */
-	struct found alive[DISCOVER_MAX];
+	struct discover_found alive[DISCOVER_MAX];
 	size_t n_alive;
 	struct map_watch *watch;  /* NULL: no kernel events, only looks */
 	pid_t mapped[MAPPED_MAX]; /* have just mapped a file of a preset */
@@ -171,7 +171,7 @@ static int has_any_mapping(const struct mapped_file *m, void *arg)
 }
 
 /* pidfd was opened before the process was looked at. -ESRCH: it has ended; other -errno, after one line. */
-static int discover_add_process(struct discover *d, const struct found *f, int pidfd)
+static int discover_add_process(struct discover *d, const struct discover_found *f, int pidfd)
 {
 	struct capture *c = d->c;
 	pid_t pid = f->pid;
@@ -220,7 +220,7 @@ static int match_mapping(const struct mapped_file *m, void *arg)
 
 /* Anybody may start processes that a preset matches. Those of one user, or of one cgroup, where one person may be several
  * users, must leave room for others. */
-static bool discover_has_room(const struct discover *d, const struct found *f)
+static bool discover_has_room(const struct discover *d, const struct discover_found *f)
 {
 	size_t left = DISCOVER_MAX - d->n_alive, of_user = 0, of_cgroup = 0;
 
@@ -258,7 +258,7 @@ static void note_unread(struct discover *d, struct other *o)
  * noted in o; other -errno: it never will be. */
 static int discover_check_process(struct discover *d, struct other *o)
 {
-	struct found f = { .pid = (pid_t)o->pid.tid };
+	struct discover_found f = { .pid = (pid_t)o->pid.tid };
 	int matches = 1, pidfd = (int)syscall(SYS_pidfd_open, f.pid, 0), ret;
 
 	if (pidfd < 0)

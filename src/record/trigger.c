@@ -119,7 +119,7 @@ void rates_free(struct rates *rs)
 #define DECIDE_NS (NSEC_PER_SEC / 2) /* between two looks for requests that belong together */
 #define KEPT_NS (30 * NSEC_PER_SEC)  /* what ended this long before the latest can no longer be joined */
 
-struct sequence {
+struct trigger_sequence {
 	struct join_sequence s;
 	uint64_t sequence;
 	uint32_t serial;
@@ -128,7 +128,7 @@ struct sequence {
 struct queue_watch {
 	struct join *join;
 	struct join_socket sockets[JOIN_SOCKETS]; /* if full, the oldest are dropped */
-	struct sequence sequences[JOIN_SEQUENCES];
+	struct trigger_sequence sequences[JOIN_SEQUENCES];
 	size_t n_sockets, n_sequences;
 	struct join_sequence given[JOIN_SEQUENCES];
 	struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES];
@@ -143,7 +143,7 @@ static void queue_watch_set_latest(struct queue_watch *w, uint64_t ns)
 		w->latest = ns;
 }
 
-static struct sequence *queue_find_sequence(struct queue_watch *w, const struct step_request *r)
+static struct trigger_sequence *queue_find_sequence(struct queue_watch *w, const struct step_request *r)
 {
 	for (size_t i = w->n_sequences; i-- > 0;) {
 		if (w->sequences[i].serial == r->serial)
@@ -156,7 +156,7 @@ static void queue_watch_begin(struct queue_watch *w, const struct step_request *
 {
 	if (w->n_sequences == JOIN_SEQUENCES)
 		memmove(w->sequences, w->sequences + 1, --w->n_sequences * sizeof(*w->sequences));
-	w->sequences[w->n_sequences++] = (struct sequence){
+	w->sequences[w->n_sequences++] = (struct trigger_sequence){
 		.s = { .tgid = r->tgid, .open = true, .vague = r->began_before || r->lost, .start = r->start },
 		.sequence = r->sequence,
 		.serial = r->serial,
@@ -494,7 +494,7 @@ static void trigger_first(struct step_request *r, void *arg)
 	struct trigger_set *set = arg;
 	char spent[TIME_TEXT_MAX];
 	struct no_token waited;
-	struct sequence *queued;
+	struct trigger_sequence *queued;
 	struct trigger *t;
 	uint64_t ns;
 
@@ -568,7 +568,7 @@ static void trigger_token(struct step_request *r, const struct step_seen *s, uin
 static void trigger_done(struct step_request *r, void *arg)
 {
 	struct queue_watch *w = ((struct trigger_set *)arg)->queue;
-	struct sequence *s = queue_find_sequence(w, r);
+	struct trigger_sequence *s = queue_find_sequence(w, r);
 
 	if (!s)
 		return;
@@ -593,7 +593,7 @@ static void judge_queue(struct trigger_set *set)
 	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
 	for (size_t i = w->n_sockets; i-- > 0;) {
 		uint64_t from = w->sockets[i].came, ns;
-		const struct sequence *s;
+		const struct trigger_sequence *s;
 
 		if (w->of_sockets[i].result != JOIN_DONE)
 			continue;

@@ -22,7 +22,7 @@ struct waker {
 	bool interrupt; /* it was an interrupt that hit the thread */
 };
 
-struct held {
+struct unwinder_held {
 	struct rec_stack r;
 	bool seen;      /* a round has ended since */
 	uint64_t until; /* after this many stacks its waker's cannot come; 0: not known before the second round */
@@ -64,7 +64,7 @@ struct unwinder {
 	struct item *done, **done_end; /* without their samples */
 	/* of the caller's thread */
 	struct waker wakers[WAKERS_MAX];
-	struct held held[HELD_MAX];
+	struct unwinder_held held[HELD_MAX];
 	size_t n_held;
 	record_cb cb; /* gets what is passed on */
 	void *arg;
@@ -273,7 +273,7 @@ static void unwinder_take_stack(struct unwinder *u, struct rec_stack *r)
 	} else if (r->h.id == SAMPLE_OFF_CPU && !unwinder_find_waker(u, r)) {
 		if (u->n_held == HELD_MAX)
 			unwinder_pass_held(u, 1);
-		u->held[u->n_held++] = (struct held){ .r = *r };
+		u->held[u->n_held++] = (struct unwinder_held){ .r = *r };
 		return;
 	}
 	unwinder_pass_stack(u, r);
@@ -285,7 +285,7 @@ static void unwinder_end_round(struct unwinder *u)
 	size_t n = 0;
 
 	for (size_t i = 0; i < u->n_held; i++) {
-		struct held *h = &u->held[i];
+		struct unwinder_held *h = &u->held[i];
 
 		if (h->seen && !h->until)
 			h->until = u->samples;
