@@ -69,7 +69,7 @@ uint32_t tokens_class(uint32_t n_tokens)
 ORDER(compare_entries, struct group_entry, RISING(lane), RISING(phase), RISING(class), RISING(step))
 
 /* A run of steps of one group. */
-struct span {
+struct cause_span {
 	const struct group_entry *entries;
 	size_t len;
 };
@@ -79,7 +79,7 @@ struct norm {
 	double median, deviation;
 };
 
-static struct norm norm_of(struct typical_finder *f, const struct span *span, enum step_column column)
+static struct norm norm_of(struct typical_finder *f, const struct cause_span *span, enum step_column column)
 {
 	const struct steps *steps = &f->p->steps;
 	struct norm norm = { 0 };
@@ -100,7 +100,7 @@ static struct norm norm_of(struct typical_finder *f, const struct span *span, en
 }
 
 /* The block that begins at `block` with `blocks` blocks on both sides. At the ends of a group it is shifted, not shortened. */
-static struct span span_around_block(const struct span *group, size_t block, size_t blocks)
+static struct cause_span span_around_block(const struct cause_span *group, size_t block, size_t blocks)
 {
 	size_t len = (2 * blocks + 1) * BLOCK, from;
 
@@ -109,13 +109,13 @@ static struct span span_around_block(const struct span *group, size_t block, siz
 	from = block > blocks * BLOCK ? block - blocks * BLOCK : 0;
 	if (from > group->len - len)
 		from = group->len - len;
-	return (struct span){ group->entries + from, len };
+	return (struct cause_span){ group->entries + from, len };
 }
 
 /* The next steps that are compared with one another: RUN_MIN or more in a row, or all up to the next such row. */
-static struct span next_run(const struct span *group, size_t from)
+static struct cause_span next_run(const struct cause_span *group, size_t from)
 {
-	struct span run = { group->entries + from, 0 };
+	struct cause_span run = { group->entries + from, 0 };
 	size_t row;
 
 	while (from + run.len < group->len) {
@@ -132,7 +132,7 @@ static struct span next_run(const struct span *group, size_t from)
 	return run;
 }
 
-static struct typical typical_find_block(struct typical_finder *f, struct span span, const struct span *far)
+static struct typical typical_find_block(struct typical_finder *f, struct cause_span span, const struct cause_span *far)
 {
 	struct norm total = norm_of(f, &span, STEP_TOTAL), far_total, own;
 	struct typical t = { 0 };
@@ -164,15 +164,15 @@ static struct typical typical_find_block(struct typical_finder *f, struct span s
 	return t;
 }
 
-static void typical_find_run(struct typical_finder *f, const struct span *group, const struct span *run)
+static void typical_find_run(struct typical_finder *f, const struct cause_span *group, const struct cause_span *run)
 {
-	const struct span *among = run->len < RUN_MIN ? group : run;
+	const struct cause_span *among = run->len < RUN_MIN ? group : run;
 	size_t from = (size_t)(run->entries - group->entries), end;
 	struct process *p = f->p;
 
 	for (size_t block = 0; block < run->len; block = end) {
 		struct typical t = { 0 };
-		struct span near, far;
+		struct cause_span near, far;
 
 		end = run->len - block < 2 * BLOCK ? run->len : block + BLOCK;
 		near = span_around_block(among, among == run ? block : from + block, NEAR);
@@ -217,7 +217,7 @@ void typical_find(struct process *p)
 		.entries = xcalloc(n, sizeof(*f.entries)),
 		.values = xcalloc(n, sizeof(*f.values)),
 	};
-	struct span group, run;
+	struct cause_span group, run;
 
 	p->grouped = xcalloc(n, sizeof(*p->grouped));
 	/* for steps that are in no group */

@@ -49,7 +49,7 @@ enum key_type {
 	KEY_FLAG, /* of a request */
 };
 
-struct key {
+struct read_key {
 	const char *name;
 	enum key_type type;
 	size_t at; /* offset of the member, or the flag */
@@ -63,14 +63,14 @@ struct key {
 #define ROW_KEY(name, member, key) { #key, KEY_PLUS_1, offsetof(struct step, member) },
 #define NO_KEY(...)
 
-static const struct key step_keys[] = {
+static const struct read_key step_keys[] = {
 	{ FIELD_KEY(step, stand_in, stand_in) },
 	{ FIELD_KEY(step, tracer, tracer_us) },
 	STEP_FIELDS(STEP_KEY, ROW_KEY, NO_KEY, NO_KEY)
 };
 
 /* hint: where the key is likely to be, initially 0. */
-static const struct key *key_find(const struct key *keys, size_t n, const char *name, unsigned int *hint)
+static const struct read_key *key_find(const struct read_key *keys, size_t n, const char *name, unsigned int *hint)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		unsigned int k = (*hint + i) % (unsigned int)n;
@@ -102,7 +102,7 @@ static uint32_t parse_shed_parts(const char *text)
 }
 
 /* Returns false if the value is not valid for the key. */
-static bool key_read(struct model *m, const struct key *key, const struct json_node *value, void *object)
+static bool key_read(struct model *m, const struct read_key *key, const struct json_node *value, void *object)
 {
 	void *member = (char *)object + key->at;
 	unsigned int hint = 0;
@@ -149,7 +149,7 @@ struct behind_rows {
 	struct behind_info own[BEHIND_MAX], workers[BEHIND_MAX];
 };
 
-static const struct key behind_keys[] = {
+static const struct read_key behind_keys[] = {
 	{ "by", KEY_NAME, offsetof(struct behind_info, by) },
 	{ "tid", KEY_U32, offsetof(struct behind_info, tid) },
 	{ "pid", KEY_U32, offsetof(struct behind_info, pid) },
@@ -157,7 +157,7 @@ static const struct key behind_keys[] = {
 };
 
 /* Looks up "behind1_us", "workers_behind2_by" and the like among the keys that are read. */
-static const struct key *behind_find(const char *name, struct behind_rows *rows, void **ret_row)
+static const struct read_key *behind_find(const char *name, struct behind_rows *rows, void **ret_row)
 {
 	bool workers = !strncmp(name, "workers_", 8);
 	unsigned int hint = 0;
@@ -175,7 +175,7 @@ static bool step_shape(struct profile_reader *r, struct step *step, struct behin
 {
 	json_for_each (value, r->shape) {
 		void *row = NULL;
-		const struct key *key = behind_find(value->key, rows, &row);
+		const struct read_key *key = behind_find(value->key, rows, &row);
 
 		if (!key) {
 			row = step;
@@ -365,7 +365,7 @@ static void profile_read_call(struct profile_reader *r, struct process *p)
 
 /* ---- requests ---- */
 
-static const struct key request_keys[] = {
+static const struct read_key request_keys[] = {
 	{ FIELD_KEY(request, number, number) },
 	{ FIELD_KEY(request, context, context) },
 	{ FIELD_KEY(request, sequence, sequence) },
@@ -388,7 +388,7 @@ static const struct key request_keys[] = {
 };
 
 /* The stages of a request, except its parts. */
-static const struct key request_stages[] = {
+static const struct read_key request_stages[] = {
 	{ FIELD_KEY(request, total, total) },
 	{ FIELD_KEY(request, ttft, ttft) },
 	{ FIELD_KEY(request, first_others, ttft_others) },
@@ -403,7 +403,7 @@ static const struct key request_stages[] = {
 #define SLICE_KEY(key, member) key, KEY_US, offsetof(struct request, member)
 
 /* Stages in the args of a trace's slice, beside request_keys. */
-static const struct key slice_keys[] = {
+static const struct read_key slice_keys[] = {
 	{ SLICE_KEY("ttft_us", ttft) },
 	{ SLICE_KEY("own_prefill_us", parts[TIME_OWN_PREFILL]) },
 	{ SLICE_KEY("own_decode_us", parts[TIME_OWN_DECODE]) },
@@ -414,7 +414,7 @@ static const struct key slice_keys[] = {
 	{ SLICE_KEY("ttft_between_us", first_between) },
 };
 
-static const struct key wait_keys[] = {
+static const struct read_key wait_keys[] = {
 	{ "_for", KEY_U32, offsetof(struct request_wait, number) },
 	{ "_sequence", KEY_U32, offsetof(struct request_wait, sequence) },
 	{ "_us", KEY_US, offsetof(struct request_wait, ns) },
@@ -422,7 +422,7 @@ static const struct key wait_keys[] = {
 };
 
 /* Looks up "waited1_for" and the like. */
-static const struct key *wait_find(const char *name, struct request_wait *waits, void **ret_wait, unsigned int *hint)
+static const struct read_key *wait_find(const char *name, struct request_wait *waits, void **ret_wait, unsigned int *hint)
 {
 	unsigned int n;
 
@@ -442,7 +442,7 @@ static const char *request_shape(const struct json_node *shape, struct request *
 
 	json_for_each (value, shape) {
 		void *object = r;
-		const struct key *key = wait_find(value->key, waits, &object, &wait_hint);
+		const struct read_key *key = wait_find(value->key, waits, &object, &wait_hint);
 
 		if (!key) {
 			object = r;
@@ -476,7 +476,7 @@ static const char *request_stages_read(struct served *s, const struct json_node 
 {
 	unsigned int state_hint = 0, hint = 0;
 	struct request_state state;
-	const struct key *key;
+	const struct read_key *key;
 
 	json_for_each (value, stages) {
 		if (!state_find(value->key, &state_hint, &state)) {
@@ -628,7 +628,7 @@ void read_request_slice(struct served *s, const struct json_node *args, int64_t 
 {
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct request r = new_request(recording, waits);
-	const struct key *key;
+	const struct read_key *key;
 	unsigned int hint = 0;
 
 	if (request_shape(args, &r, waits))

@@ -9,7 +9,7 @@
 
 #define PID_MAX_LIMIT 4194304 /* the kernel's: tids above it are inftrace's own */
 
-struct trace_reader {
+struct report_trace_reader {
 	struct model *m;
 	struct read_problems *problems;
 	uint32_t origin;
@@ -17,7 +17,7 @@ struct trace_reader {
 	unsigned int state_hint;
 };
 
-static struct process *event_process(struct trace_reader *r, const struct trace_event *event)
+static struct process *event_process(struct report_trace_reader *r, const struct trace_event *event)
 {
 	uint32_t pid = 0;
 
@@ -25,12 +25,12 @@ static struct process *event_process(struct trace_reader *r, const struct trace_
 	return model_process(r->m, pid, r->origin);
 }
 
-static uint32_t event_name(struct trace_reader *r, const struct trace_event *event)
+static uint32_t event_name(struct report_trace_reader *r, const struct trace_event *event)
 {
 	return model_name(r->m, node_string(event->name));
 }
 
-static void step_breakdown(struct trace_reader *r, const struct json_node *breakdown, struct step *step)
+static void step_breakdown(struct report_trace_reader *r, const struct json_node *breakdown, struct step *step)
 {
 	int64_t ns, sum = 0;
 	int state;
@@ -60,7 +60,7 @@ static bool read_u64(const struct json_node *args, const char *key, uint64_t *re
 	return true;
 }
 
-static void trace_read_step(struct trace_reader *r, const struct trace_event *event, int64_t dur)
+static void trace_read_step(struct report_trace_reader *r, const struct trace_event *event, int64_t dur)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
 	static const char *const keys[ROW_VALUES] = {
@@ -97,7 +97,7 @@ static void trace_read_step(struct trace_reader *r, const struct trace_event *ev
 	process_add_step(event_process(r, event), &step);
 }
 
-static void trace_read_loss(struct trace_reader *r, const struct trace_event *event)
+static void trace_read_loss(struct report_trace_reader *r, const struct trace_event *event)
 {
 	uint32_t count;
 
@@ -111,7 +111,7 @@ static void trace_read_loss(struct trace_reader *r, const struct trace_event *ev
 	}
 }
 
-static void trace_read_slice(struct trace_reader *r, const struct trace_event *event)
+static void trace_read_slice(struct report_trace_reader *r, const struct trace_event *event)
 {
 	const char *cat = node_string(event->cat) ? event->cat->text : "";
 	struct call call = { .recording = r->recording };
@@ -146,7 +146,7 @@ static void trace_read_slice(struct trace_reader *r, const struct trace_event *e
 static int trace_read_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph), *name = node_string(event->name) ?: "";
-	struct trace_reader *r = ctx;
+	struct report_trace_reader *r = ctx;
 	struct process *p;
 	uint32_t pid;
 	int64_t ts;
@@ -177,7 +177,7 @@ static int trace_read_event(void *ctx, const struct trace_event *event)
 /* Reports where reading stopped, unless after the events or between two of them: a recording may have been cut there. */
 static void report_trace_stop(void *ctx, const struct trace_stop *stop)
 {
-	struct trace_reader *r = ctx;
+	struct report_trace_reader *r = ctx;
 
 	if (stop->kind == TRACE_AFTER ||
 		(stop->kind != TRACE_UNREADABLE && stop->events && !stop->in_events))
@@ -188,7 +188,7 @@ static void report_trace_stop(void *ctx, const struct trace_stop *stop)
 void read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems)
 {
 	static const struct trace_reader_ops ops = { .event = trace_read_event, .stop = report_trace_stop };
-	struct trace_reader r = { .m = m, .problems = problems };
+	struct report_trace_reader r = { .m = m, .problems = problems };
 	struct trace_form form;
 	char origin[512];
 

@@ -11,20 +11,20 @@
 #include "util/text.h"
 
 /* A time between tokens that counts only if its request turns out not to be mixed. */
-struct token_time {
+struct requests_token_time {
 	uint32_t request;
 	int64_t ns;
 };
 
-struct finder {
+struct requests_finder {
 	struct request_summary *rs;
-	LIST(struct token_time, tokens);
+	LIST(struct requests_token_time, tokens);
 	LIST(bool, mixed); /* by request number */
 };
 
 static void requests_on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct finder *f = arg;
+	struct requests_finder *f = arg;
 
 	(void)r;
 	if (s->phase == PHASE_SHARED)
@@ -41,17 +41,17 @@ void requests_add_shared(struct request_summary *rs, const struct step_seen *s)
 
 static void requests_on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
-	struct finder *f = arg;
+	struct requests_finder *f = arg;
 
 	(void)s;
 	if (gap <= PAUSE_NS && !r->mixed)
-		*list_add(f, tokens) = (struct token_time){ r->serial, (int64_t)ns };
+		*list_add(f, tokens) = (struct requests_token_time){ r->serial, (int64_t)ns };
 }
 
 /* Leaves out everything about this request. */
 static void request_leave_out(struct step_request *r, void *arg)
 {
-	struct finder *f = arg;
+	struct requests_finder *f = arg;
 
 	while (f->n_mixed <= r->serial)
 		*list_add(f, mixed) = false;
@@ -60,7 +60,7 @@ static void request_leave_out(struct step_request *r, void *arg)
 
 static void requests_on_done(struct step_request *r, void *arg)
 {
-	struct finder *f = arg;
+	struct requests_finder *f = arg;
 	struct request_summary *rs = f->rs;
 	uint64_t ttft = step_request_ttft(r);
 
@@ -116,7 +116,7 @@ void requests_find(const struct process *p, const struct model *m, const struct 
 {
 	static const struct step_requests_ops ops = { .step = requests_on_step, .token = requests_on_token, .mixed = request_leave_out,
 		.done = requests_on_done };
-	struct finder f = { .rs = ret };
+	struct requests_finder f = { .rs = ret };
 	struct step_requests *q;
 	uint32_t *order, recording = 0;
 	struct step_seen seen;
@@ -318,13 +318,13 @@ struct sample {
 	double states[SAMPLE_MAX * TIME_PARTS * STATES];
 };
 
-struct member {
+struct requests_member {
 	uint32_t tokens, request;
 };
 
-ORDER(compare_members, struct member, RISING(tokens), RISING(request))
+ORDER(compare_members, struct requests_member, RISING(tokens), RISING(request))
 
-static void find_typical(struct sample *s, const struct member *members, size_t n, struct request_typical *t)
+static void find_typical(struct sample *s, const struct requests_member *members, size_t n, struct request_typical *t)
 {
 	const size_t all = TIME_PARTS * STATES, chosen = least_of(n, SAMPLE_MAX);
 	const struct request **r = s->requests;
@@ -350,7 +350,7 @@ static void find_typical(struct sample *s, const struct member *members, size_t 
 
 /* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
  * sides, since those most similar to one at the edge of a class may be in the next class. */
-static void add_class(struct request_typicals *t, struct sample *s, const struct member *members, size_t n,
+static void add_class(struct request_typicals *t, struct sample *s, const struct requests_member *members, size_t n,
 	size_t first, size_t end)
 {
 	double lo = members[first].tokens / MARGIN, hi = members[end - 1].tokens * MARGIN;
@@ -372,12 +372,12 @@ static void add_class(struct request_typicals *t, struct sample *s, const struct
 static void find_typicals(const struct process *p, struct request_typicals *ret)
 {
 	struct sample *s = xmalloc(sizeof(*s));
-	struct member *members = xcalloc(p->served.len, sizeof(*members));
+	struct requests_member *members = xcalloc(p->served.len, sizeof(*members));
 	size_t n = 0, end;
 
 	for (size_t i = 0; i < p->served.len; i++) {
 		if (is_compared(&p->served.requests[i]))
-			members[n++] = (struct member){ p->served.requests[i].prompt_tokens, (uint32_t)i };
+			members[n++] = (struct requests_member){ p->served.requests[i].prompt_tokens, (uint32_t)i };
 	}
 	s->p = p;
 	list_sort(members, n, compare_members);

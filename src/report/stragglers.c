@@ -21,7 +21,7 @@ struct judged {
 	int64_t before_ns; /* when all had entered the previous collective, by the timeline; INT64_MIN: unknown */
 };
 
-struct entry {
+struct straggler_entry {
 	int64_t ns;
 	uint32_t member;
 };
@@ -32,7 +32,7 @@ struct finder {
 	const struct ranks *ranks;
 	struct straggler_group *g;
 	uint32_t *unit_of;     /* by member */
-	struct entry *entries; /* by unit, of the collective at hand */
+	struct straggler_entry *entries; /* by unit, of the collective at hand */
 	struct judged *judged;
 	double *own; /* by unit, then judged collective: what it took longer than the others since its last call; NaN: unknown */
 	size_t n;    /* collectives */
@@ -81,7 +81,7 @@ static bool get_entries(struct finder *f, size_t collective)
 	for (uint32_t k = 0; k < g->group->n; k++) {
 		uint32_t at = member_call(f, k, collective);
 		const struct rank_call *call;
-		struct entry *e = &f->entries[f->unit_of[k]];
+		struct straggler_entry *e = &f->entries[f->unit_of[k]];
 
 		if (at == RANKS_NONE) {
 			g->incomplete++;
@@ -90,7 +90,7 @@ static bool get_entries(struct finder *f, size_t collective)
 		call = &member_rank(f, k)->calls[at];
 		placed &= call->placed || !g->by_host;
 		if (call->at_ns > e->ns || e->ns == INT64_MIN)
-			*e = (struct entry){ call->at_ns, k };
+			*e = (struct straggler_entry){ call->at_ns, k };
 	}
 	g->unplaced += !placed;
 	return placed;
