@@ -49,7 +49,7 @@ struct pairs {
 	bool sequences_seen;
 };
 
-struct reader {
+struct feed_reader {
 	const struct request_reader_ops *ops; /* NULL: it is gone */
 	void *arg;
 };
@@ -59,7 +59,7 @@ struct request_feed {
 	const struct probe_table *probes;
 	struct step_requests *steps;
 	struct pairs *pairs; /* NULL: sockets are not recorded */
-	struct reader *readers;
+	struct feed_reader *readers;
 	size_t n_readers;
 	uint64_t number;
 };
@@ -68,7 +68,7 @@ struct request_feed {
 #define TELL(f, op, ...)                                              \
 	do {                                                          \
 		for (size_t i_ = 0; i_ < (f)->n_readers; i_++) {      \
-			const struct reader *to_ = &(f)->readers[i_]; \
+			const struct feed_reader *to_ = &(f)->readers[i_]; \
 			if (to_->ops && to_->ops->op)                 \
 				to_->ops->op(__VA_ARGS__, to_->arg);  \
 		}                                                     \
@@ -198,7 +198,7 @@ static void tell_done(const struct request_feed *f, size_t nth)
 	void **held = p->done[nth].held;
 
 	for (size_t i = 0; i < f->n_readers && !sequence_is_warmup(p, &p->sequences[nth]); i++) {
-		const struct reader *to = &f->readers[i];
+		const struct feed_reader *to = &f->readers[i];
 
 		if (held[i] && to->ops)
 			to->ops->sequence(held[i], a->result == JOIN_DONE ? p->records[a->with] : NULL, a->result, to->arg);
@@ -338,7 +338,7 @@ static void feed_on_done(struct step_request *r, void *arg)
 	bool any = false;
 
 	for (size_t i = 0; i < f->n_readers; i++) {
-		const struct reader *to = &f->readers[i];
+		const struct feed_reader *to = &f->readers[i];
 		void *mine = to->ops && to->ops->done ? to->ops->done(r, to->arg) : NULL;
 
 		any |= mine != NULL;
@@ -464,7 +464,7 @@ void request_feed_add(struct request_feed *f, const struct request_reader_ops *o
 	if (!f)
 		return;
 	f->readers = xreallocarray(f->readers, f->n_readers + 1, sizeof(*f->readers));
-	f->readers[f->n_readers++] = (struct reader){ ops, arg };
+	f->readers[f->n_readers++] = (struct feed_reader){ ops, arg };
 }
 
 void request_feed_remove(struct request_feed *f, const void *arg)

@@ -18,7 +18,7 @@
 #define LEFT JOIN_SOCKETS /* in place of a socket's index: all that is unjoined */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
-struct answers {
+struct join_answers {
 	struct join_answer *sockets, *sequences;
 };
 
@@ -201,7 +201,7 @@ static bool pair_is_forced(const struct join *j, const struct group *g, uint32_t
 	return !find_pair(j, &other, g->pairs[sequence], sequence);
 }
 
-static void decide_group(const struct join *j, struct group *g, bool open, bool vague, const struct answers *of)
+static void decide_group(const struct join *j, struct group *g, bool open, bool vague, const struct join_answers *of)
 {
 	enum join_result result = JOIN_AMBIGUOUS;
 
@@ -228,7 +228,7 @@ static void decide_group(const struct join *j, struct group *g, bool open, bool 
 
 /* Finds which sockets and sequences can be pairs if all answers are written within `soon`; 0: however late, without those that
  * are joined. Returns how many sockets fit a sequence. */
-static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
+static size_t find_fits(struct join *j, const struct join_answers *of, uint64_t soon)
 {
 	size_t n = 0;
 
@@ -252,15 +252,15 @@ static size_t find_fits(struct join *j, const struct answers *of, uint64_t soon)
 }
 
 /* The rule of a process: its answers take `extra` more writes than tokens. */
-struct rule {
+struct join_rule {
 	uint32_t tgid;
 	bool known;
 	int64_t extra;
 };
 
-static struct rule find_rule(const struct join *j, uint32_t tgid, const struct join_answer *of_sockets)
+static struct join_rule find_rule(const struct join *j, uint32_t tgid, const struct join_answer *of_sockets)
 {
-	struct rule rule = { .tgid = tgid };
+	struct join_rule rule = { .tgid = tgid };
 	uint64_t least = UINT64_MAX, most = 0;
 	size_t n = 0;
 
@@ -284,15 +284,15 @@ static struct rule find_rule(const struct join *j, uint32_t tgid, const struct j
 }
 
 /* Whether a pair does not contradict the rule, as far as is known. */
-static bool rule_is_obeyed(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
+static bool rule_is_obeyed(const struct join_rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
 }
 
 /* As find_fits(), of unjoined requests, but only pairs that obey their process's rule. Returns whether any process has a rule. */
-static bool find_fits_by_rule(struct join *j, const struct answers *of)
+static bool find_fits_by_rule(struct join *j, const struct join_answers *of)
 {
-	struct rule rule = { 0 };
+	struct join_rule rule = { 0 };
 	bool any = false;
 
 	find_fits(j, of, 0);
@@ -314,7 +314,7 @@ static bool find_fits_by_rule(struct join *j, const struct answers *of)
 
 /* Finds for each pair, by its socket, the pairs whose sequences it could take, also by way of others (transitive closure). All
  * unjoined requests are one more pair, number LEFT. */
-static void find_exchanges(struct join *j, const struct answers *of)
+static void find_exchanges(struct join *j, const struct join_answers *of)
 {
 	memset(j->exchanges, 0, sizeof(j->exchanges));
 	for (size_t i = 0; i < j->n_sockets; i++) {
@@ -334,7 +334,7 @@ static void find_exchanges(struct join *j, const struct answers *of)
 }
 
 /* Undoes pairs that could have exchanged their sequences if answers may be late. */
-static void undo_exchangeable(struct join *j, const struct answers *of)
+static void undo_exchangeable(struct join *j, const struct join_answers *of)
 {
 	find_exchanges(j, of);
 	for (size_t i = 0; i < j->n_sockets; i++) {
@@ -349,7 +349,7 @@ static void undo_exchangeable(struct join *j, const struct answers *of)
 	}
 }
 
-static void decide_groups(struct join *j, const struct answers *of)
+static void decide_groups(struct join *j, const struct join_answers *of)
 {
 	uint32_t n_sockets = (uint32_t)j->n_sockets, all = n_sockets + (uint32_t)j->n_sequences;
 
@@ -390,7 +390,7 @@ static void restore_unjoined(struct join_answer *a, const struct join_answer *be
 }
 
 /* Joins by each process's rule what time alone does not tell. Leaves other answers as they are. */
-static void decide_by_rule(struct join *j, const struct answers *of)
+static void decide_by_rule(struct join *j, const struct join_answers *of)
 {
 	if (!find_fits_by_rule(j, of))
 		return;
@@ -401,7 +401,7 @@ static void decide_by_rule(struct join *j, const struct answers *of)
 	restore_unjoined(of->sequences, j->timed_sequences, j->n_sequences);
 }
 
-static void forget_answers(const struct join *j, const struct answers *of)
+static void forget_answers(const struct join *j, const struct join_answers *of)
 {
 	for (size_t i = 0; i < j->n_sockets; i++)
 		of->sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
@@ -419,7 +419,7 @@ static const struct join_sequence *joined_sequence(const struct join *j, const s
  * ORDER_PAIRS requests the order agrees with what else is known, which would tell if it did not. `any`: one of its sockets. */
 static bool keeps_order(const struct join *j, const struct join_socket *any, const struct join_answer *of_sockets)
 {
-	struct rule rule = find_rule(j, any->tgid, j->timed_sockets);
+	struct join_rule rule = find_rule(j, any->tgid, j->timed_sockets);
 	size_t n = 0;
 
 	if (!rule.known && find_rule(j, any->tgid, of_sockets).known)
@@ -450,9 +450,9 @@ static bool keeps_order(const struct join *j, const struct join_socket *any, con
 }
 
 /* Joins by order what nothing else tells. */
-static void decide_by_order(struct join *j, const struct answers *of)
+static void decide_by_order(struct join *j, const struct join_answers *of)
 {
-	const struct answers by_order = { j->timed_sockets, j->timed_sequences };
+	const struct join_answers by_order = { j->timed_sockets, j->timed_sequences };
 	const struct join_socket *last = NULL;
 	bool ordered = false;
 
@@ -483,7 +483,7 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
 	struct join_answer *ret_sequences)
 {
-	const struct answers of = { ret_sockets, ret_sequences };
+	const struct join_answers of = { ret_sockets, ret_sequences };
 	size_t all;
 
 	j->n_sockets = n_sockets;
