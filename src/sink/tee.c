@@ -149,7 +149,7 @@ const struct sink *tee_nth(const struct sink *s, size_t i)
  * start thousands within a window. */
 #define PROCESSES_MAX 256
 
-struct part {
+struct tee_part {
 	uint32_t tgid;               /* 0: all others */
 	struct window_totals totals; /* of this process alone */
 };
@@ -159,7 +159,7 @@ struct by_process {
 	struct by_process_config c;
 	struct recording rec;
 	int err; /* why a part could not be made */
-	struct part *parts;
+	struct tee_part *parts;
 	size_t others; /* 1 + the index of the part for further processes; 0: not made yet */
 	size_t last;   /* index of the previous record's part; the record was of last_tgid */
 	uint32_t last_tgid;
@@ -180,7 +180,7 @@ static int by_process_add(struct by_process *b, uint32_t tgid)
 	if (err)
 		return err;
 	b->parts = xreallocarray(b->parts, b->tee.n + 1, sizeof(*b->parts));
-	b->parts[b->tee.n] = (struct part){ .tgid = tgid };
+	b->parts[b->tee.n] = (struct tee_part){ .tgid = tgid };
 	tee_add(&b->tee, sink);
 	for (size_t i = 0; i < b->n_marks; i++)
 		sink_mark(sink, &b->marks[i]);
@@ -327,7 +327,7 @@ static struct process_totals *by_process_others(const struct by_process *b, cons
 }
 
 /* Sets p->totals to the window's, with the counts and sums of the part's process, or of all others. */
-static void fill_totals(struct part *p, const struct window_totals *t, uint64_t bytes,
+static void fill_totals(struct tee_part *p, const struct window_totals *t, uint64_t bytes,
 	const struct process_totals *others, size_t n_others)
 {
 	struct window_totals own = *t;
@@ -356,7 +356,7 @@ static int by_process_close(struct sink *s, const struct window_totals *t)
 	if (t && b->others)
 		others = by_process_others(b, t, &n_others);
 	for (size_t i = 0; i < b->tee.n; i++) {
-		struct part *p = &b->parts[i];
+		struct tee_part *p = &b->parts[i];
 		int err;
 
 		if (t)
