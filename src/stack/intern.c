@@ -11,7 +11,7 @@
 #define ENTRIES_MAX (1u << 19)
 #define BLOCK 65536
 
-struct text {
+struct intern_text {
 	UT_hash_handle hh;
 	char s[];
 };
@@ -30,16 +30,16 @@ struct stack_entry {
 };
 
 /* Entries are carved from blocks that are freed only at the end: they never move, since another thread may read them. */
-struct block {
-	struct block *next;
+struct intern_block {
+	struct intern_block *next;
 	char bytes[BLOCK];
 };
 
 struct intern {
 	size_t memory, memory_max;
-	struct block *blocks;
+	struct intern_block *blocks;
 	size_t used; /* bytes of the newest block */
-	struct text *texts;
+	struct intern_text *texts;
 	struct frame_entry *by_frame;
 	struct stack_entry *by_stack;
 	/* by id; the kernel backs their pages only once used */
@@ -60,7 +60,7 @@ struct intern *intern_new(size_t memory_max)
 
 void intern_free(struct intern *in)
 {
-	struct block *b, *next;
+	struct intern_block *b, *next;
 
 	if (!in)
 		return;
@@ -78,7 +78,7 @@ void intern_free(struct intern *in)
 
 static void *intern_alloc(struct intern *in, size_t size)
 {
-	struct block *b;
+	struct intern_block *b;
 
 	size = (size + 7) & ~(size_t)7;
 	if (!in->blocks || size > BLOCK - in->used) {
@@ -118,7 +118,7 @@ static size_t text_copy_clean(char *to, const char *text)
 const char *intern_text(struct intern *in, const char *text)
 {
 	char buf[STACK_NAME_MAX];
-	struct text *t;
+	struct intern_text *t;
 	size_t len;
 
 	if (!text)

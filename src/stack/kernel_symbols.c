@@ -60,14 +60,14 @@ static bool read_hex(const char **at, const char *end, uint64_t *ret)
 
 /* ---- the kernel's functions ---- */
 
-struct symbol {
+struct kernel_symbol {
 	uint64_t start;
 	uint32_t name, module; /* offsets in texts; module 0: the kernel itself */
 };
 
 struct kernel_symbols {
 	FILE *f; /* NULL: already read */
-	struct symbol *symbols;
+	struct kernel_symbol *symbols;
 	size_t n, cap;
 	struct texts texts;
 };
@@ -103,7 +103,7 @@ size_t kernel_symbols_memory(const struct kernel_symbols *ks)
 static void kernel_symbols_add(struct kernel_symbols *ks, char *line, char *end)
 {
 	const char *at = line, *name, *module = NULL;
-	struct symbol sym = { 0 };
+	struct kernel_symbol sym = { 0 };
 	char *tab;
 
 	*end = '\0';
@@ -129,7 +129,7 @@ static void kernel_symbols_add(struct kernel_symbols *ks, char *line, char *end)
 
 static int kernel_symbol_compare(const void *a, const void *b)
 {
-	const struct symbol *sa = a, *sb = b;
+	const struct kernel_symbol *sa = a, *sb = b;
 
 	if (sa->start != sb->start)
 		return sa->start < sb->start ? -1 : 1;
@@ -139,7 +139,7 @@ static int kernel_symbol_compare(const void *a, const void *b)
 /* The kernel's own symbols come first and are sorted; those of modules and BPF programs are not. */
 static void sort_symbols(struct kernel_symbols *ks)
 {
-	struct symbol *all = ks->symbols;
+	struct kernel_symbol *all = ks->symbols;
 	uint64_t least = UINT64_MAX;
 	size_t sorted = 1;
 
@@ -170,7 +170,7 @@ static void kernel_symbols_read(struct kernel_symbols *ks)
 
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module)
 {
-	const struct symbol *s;
+	const struct kernel_symbol *s;
 	size_t i;
 
 	if (ks->f)
@@ -193,7 +193,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 #define UNREAD_MAX (4 * PERF_MAP_BYTES_MAX)
 #define READ_AGAIN_NS (250 * NSEC_PER_MSEC)
 
-struct code {
+struct kernel_code {
 	uint64_t start;
 	uint32_t size;
 	uint32_t name;  /* offset in texts */
@@ -204,7 +204,7 @@ struct perf_map {
 	int fd;
 	uint64_t offset; /* of the first unread line */
 	uint64_t read_ns;
-	struct code *codes; /* sorted by start, which is unique */
+	struct kernel_code *codes; /* sorted by start, which is unique */
 	size_t n, cap;
 	uint32_t order;
 	struct texts texts;
@@ -256,7 +256,7 @@ size_t perf_map_memory(const struct perf_map *map)
 
 static int compare_codes(const void *a, const void *b)
 {
-	const struct code *ca = a, *cb = b;
+	const struct kernel_code *ca = a, *cb = b;
 
 	if (ca->start != cb->start)
 		return ca->start < cb->start ? -1 : 1;
@@ -285,7 +285,7 @@ static void perf_map_keep_newest(struct perf_map *map, uint32_t keep)
 
 	map->texts = (struct texts){ 0 };
 	for (size_t i = 0; i < map->n; i++) {
-		struct code *c = &map->codes[i];
+		struct kernel_code *c = &map->codes[i];
 		const char *name = old.list + c->name;
 
 		if (map->order - c->order > keep)
@@ -316,7 +316,7 @@ static void perf_map_add_code(struct perf_map *map, const char *s, const char *e
 			map->n > PERF_MAP_NAMES_MAX / 2 || map->texts.len > PERF_MAP_BYTES_MAX / 2; keep /= 2)
 			perf_map_keep_newest(map, keep);
 	}
-	*list_push(map->codes, map->n, map->cap) = (struct code){
+	*list_push(map->codes, map->n, map->cap) = (struct kernel_code){
 		.start = start,
 		.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
 		.name = texts_add(&map->texts, s, len),

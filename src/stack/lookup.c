@@ -27,7 +27,7 @@
 #include "util/map.h"
 #include "util/text.h"
 
-struct text {
+struct lookup_text {
 	char *to;
 	size_t len, max;
 	jmp_buf full;
@@ -35,7 +35,7 @@ struct text {
 
 static void demangled_append(const char *s, size_t len, void *arg)
 {
-	struct text *t = arg;
+	struct lookup_text *t = arg;
 
 	if (len > t->max - t->len)
 		len = t->max - t->len;
@@ -71,7 +71,7 @@ static size_t name_source_length(const char *name)
 
 void demangle(const char *mangled, char *to, size_t size)
 {
-	struct text t = { .to = to, .max = size - 1 };
+	struct lookup_text t = { .to = to, .max = size - 1 };
 	const char *volatile name = mangled;
 	volatile int done = 0;
 
@@ -544,13 +544,13 @@ void modules_stats(const struct modules *ms, struct modules_stats *ret_stats)
 #define PARTED "_PyEval_EvalFrameDefault"
 #define NESTED_MAX 16 /* symbols to look back through for one that includes the place */
 
-struct symbol {
+struct lookup_symbol {
 	uint64_t start;
 	uint32_t size; /* 0: to the next one */
 	int32_t index;
 };
 
-struct load {
+struct lookup_load {
 	uint64_t offset, size, vaddr;
 };
 
@@ -559,12 +559,12 @@ struct lookup {
 	Dwfl_Module *mod;
 	int debug_fd; /* -1: none, or passed on */
 	GElf_Addr bias;
-	struct load loads[LOADS_MAX];
+	struct lookup_load loads[LOADS_MAX];
 	size_t n_loads;
 	Dwarf_CFI *eh, *debug;
 	Dwarf_Addr eh_bias, debug_bias;
 	bool no_eh, no_debug;
-	struct symbol *symbols;
+	struct lookup_symbol *symbols;
 	size_t n_symbols;
 	bool symbols_read;
 	/* the parts of PARTED */
@@ -610,7 +610,7 @@ static int lookup_read_loads(struct lookup *l, Elf *elf)
 		if (!gelf_getphdr(elf, (int)i, &ph))
 			return -EBADMSG;
 		if (ph.p_type == PT_LOAD && (ph.p_flags & PF_X))
-			l->loads[l->n_loads++] = (struct load){ ph.p_offset, ph.p_filesz, ph.p_vaddr };
+			l->loads[l->n_loads++] = (struct lookup_load){ ph.p_offset, ph.p_filesz, ph.p_vaddr };
 	}
 	return l->n_loads ? 0 : -ENOEXEC;
 }
@@ -847,7 +847,7 @@ static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct ra
 
 /* ---- names ---- */
 
-static const char *symbol_name(const struct lookup *l, const struct symbol *s, GElf_Sym *ret_sym)
+static const char *symbol_name(const struct lookup *l, const struct lookup_symbol *s, GElf_Sym *ret_sym)
 {
 	GElf_Addr addr;
 
@@ -855,7 +855,7 @@ static const char *symbol_name(const struct lookup *l, const struct symbol *s, G
 }
 
 /* Of two names for one place, the better one has a size, is global, has fewer leading underscores, is longer, in this order. */
-static bool symbol_is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
+static bool symbol_is_better(struct lookup *l, const struct lookup_symbol *a, const struct lookup_symbol *b)
 {
 	GElf_Sym sa, sb;
 	const char *na, *nb;
@@ -876,7 +876,7 @@ static bool symbol_is_better(struct lookup *l, const struct symbol *a, const str
 
 static int elf_symbol_compare(const void *a, const void *b)
 {
-	const struct symbol *sa = a, *sb = b;
+	const struct lookup_symbol *sa = a, *sb = b;
 
 	if (sa->start != sb->start)
 		return sa->start < sb->start ? -1 : 1;
@@ -929,7 +929,7 @@ static void lookup_read_symbols(struct lookup *l)
 		if (!name || !*name || *name == '$' || shndx == SHN_UNDEF || !is_code(l, addr) ||
 			(type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
 			continue;
-		l->symbols[l->n_symbols++] = (struct symbol){
+		l->symbols[l->n_symbols++] = (struct lookup_symbol){
 			.start = addr, .size = sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size, .index = i
 		};
 	}
@@ -947,7 +947,7 @@ static bool same_section(struct lookup *l, Dwarf_Addr a, Dwarf_Addr b)
 }
 
 /* Returns the symbol of an address, or NULL, and narrows the range to the addresses around it with the same result. */
-static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
+static const struct lookup_symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
 {
 	size_t lo;
 
@@ -957,7 +957,7 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct 
 	if (lo < l->n_symbols && l->symbols[lo].start < range->to)
 		range->to = l->symbols[lo].start;
 	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {
-		const struct symbol *s = &l->symbols[lo - 1 - back];
+		const struct lookup_symbol *s = &l->symbols[lo - 1 - back];
 
 		/* a symbol without a size extends to the next, but not into another section: _init does not name the PLT */
 		if (s->size ? at - s->start < s->size : !back && same_section(l, s->start, at)) {
@@ -990,7 +990,7 @@ static void lookup_read_parts(struct lookup *l)
 
 	l->parts_read = true;
 	for (size_t i = 0; elf && i < l->n_symbols; i++) {
-		const struct symbol *s = &l->symbols[i];
+		const struct lookup_symbol *s = &l->symbols[i];
 		uint64_t vaddr = s->start - l->bias;
 		GElf_Sym sym;
 		const char *name = symbol_name(l, s, &sym);
@@ -998,7 +998,7 @@ static void lookup_read_parts(struct lookup *l)
 		if (!name || strcmp(name, PARTED))
 			continue;
 		for (size_t j = 0; j < l->n_loads; j++) {
-			const struct load *load = &l->loads[j];
+			const struct lookup_load *load = &l->loads[j];
 
 			if (vaddr - load->vaddr < load->size)
 				l->n_parts = cold_parts(elf, vaddr, vaddr - load->vaddr + load->offset, s->size, l->parts);
@@ -1028,7 +1028,7 @@ static const char *lookup_find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr
 
 int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 {
-	const struct symbol *s;
+	const struct lookup_symbol *s;
 	const char *name;
 	struct range range;
 	Dwarf_Addr at, start;

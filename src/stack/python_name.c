@@ -169,7 +169,7 @@ struct task_name {
 	char text[];
 };
 
-struct process {
+struct python_process {
 	uint32_t tgid;
 	int fd;
 	bool gone;
@@ -189,7 +189,7 @@ struct code_mark {
 	uint32_t first_line;
 };
 
-struct code {
+struct python_code {
 	struct code_key key;
 	struct code_mark mark;
 	size_t size, lines_len;
@@ -203,9 +203,9 @@ struct python_names {
 	pthread_mutex_t lock;
 	python_read read;
 	void *arg;
-	struct process *processes; /* oldest first */
+	struct python_process *processes; /* oldest first */
 	unsigned int n_gone;
-	struct code *codes;
+	struct python_code *codes;
 	struct python_names_stats stats;
 	/* the last answer */
 	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
@@ -222,7 +222,7 @@ struct python_names *python_names_new(python_read read, void *arg)
 	return n;
 }
 
-static void code_drop(struct python_names *n, struct code *c)
+static void code_drop(struct python_names *n, struct python_code *c)
 {
 	HASH_DEL(n->codes, c);
 	n->stats.memory -= c->size;
@@ -232,7 +232,7 @@ static void code_drop(struct python_names *n, struct code *c)
 
 static void codes_drop(struct python_names *n, uint32_t tgid)
 {
-	struct code *c = n->codes, *next;
+	struct python_code *c = n->codes, *next;
 
 	for (; c; c = next) {
 		next = c->hh.next;
@@ -241,7 +241,7 @@ static void codes_drop(struct python_names *n, uint32_t tgid)
 	}
 }
 
-static void names_drop_process(struct python_names *n, struct process *p)
+static void names_drop_process(struct python_names *n, struct python_process *p)
 {
 	struct task_name *t, *next;
 
@@ -268,9 +268,9 @@ void python_names_free(struct python_names *n)
 	free(n);
 }
 
-static struct process *names_find_process(const struct python_names *n, uint32_t tgid)
+static struct python_process *names_find_process(const struct python_names *n, uint32_t tgid)
 {
-	struct process *p;
+	struct python_process *p;
 
 	HASH_FIND(hh, n->processes, &tgid, sizeof(tgid), p);
 	return p;
@@ -278,7 +278,7 @@ static struct process *names_find_process(const struct python_names *n, uint32_t
 
 void python_names_gone(struct python_names *n, uint32_t tgid)
 {
-	struct process *p, *old;
+	struct python_process *p, *old;
 
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);
@@ -296,7 +296,7 @@ void python_names_gone(struct python_names *n, uint32_t tgid)
 
 bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python)
 {
-	struct process *p;
+	struct python_process *p;
 
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);
@@ -310,7 +310,7 @@ bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_
 
 void python_names_set(struct python_names *n, uint32_t tgid, const struct python *python)
 {
-	struct process *p = xcalloc(1, sizeof(*p)), *old;
+	struct python_process *p = xcalloc(1, sizeof(*p)), *old;
 
 	p->tgid = tgid;
 	p->fd = -1;
@@ -333,7 +333,7 @@ void python_names_stats(struct python_names *n, struct python_names_stats *ret_s
 /* ---- memory of the process ---- */
 
 /* The descriptor stays with the address space that it was opened for: after exec or exit it reads nothing. */
-static int proc_read_memory(struct python_names *n, struct process *p, uint64_t address, void *buf, size_t len)
+static int proc_read_memory(struct python_names *n, struct python_process *p, uint64_t address, void *buf, size_t len)
 {
 	char path[64];
 	ssize_t got;
@@ -373,7 +373,7 @@ static bool has_type(const struct python *p, const uint8_t *object, uint64_t typ
 }
 
 /* Reads the first len bytes of an object and checks its type. len 0, from object_extent(), fails. */
-static int proc_read_object(struct python_names *n, struct process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
+static int proc_read_object(struct python_names *n, struct python_process *p, uint64_t address, uint64_t type, uint8_t *buf, size_t len)
 {
 	int err = len ? proc_read_memory(n, p, address, buf, len) : -EFAULT;
 
@@ -387,7 +387,7 @@ static int object_get_string(const struct python_objects *o, const uint8_t *head
 }
 
 /* Reads a string as UTF-8, NUL-terminated, as much of it as fits. */
-static int proc_read_string(struct python_names *n, struct process *p, uint64_t address, char *buf, size_t size)
+static int proc_read_string(struct python_names *n, struct python_process *p, uint64_t address, char *buf, size_t size)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX], data[PYTHON_FILE_MAX * 4];
@@ -408,7 +408,7 @@ static int proc_read_string(struct python_names *n, struct process *p, uint64_t 
 }
 
 /* On failure the function has a name, but no lines. */
-static void code_read_lines(struct python_names *n, struct process *p, struct code *c)
+static void code_read_lines(struct python_names *n, struct python_process *p, struct python_code *c)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint8_t head[CODE_MAX];
@@ -430,7 +430,7 @@ static void code_read_lines(struct python_names *n, struct process *p, struct co
 
 /* ---- code objects ---- */
 
-static int code_read_mark(struct python_names *n, struct process *p, uint64_t address, struct code_mark *ret_mark)
+static int code_read_mark(struct python_names *n, struct python_process *p, uint64_t address, struct code_mark *ret_mark)
 {
 	const struct python_objects *o = &p->python.objects;
 	uint16_t name = o->code_qualname == PYTHON_NO_OFFSET ? o->code_name : o->code_qualname;
@@ -449,11 +449,11 @@ static int code_read_mark(struct python_names *n, struct process *p, uint64_t ad
 	return 0;
 }
 
-static int code_object_read(struct python_names *n, struct process *p, const struct code_key *key, const struct code_mark *mark,
-	struct code **ret_code)
+static int code_object_read(struct python_names *n, struct python_process *p, const struct code_key *key, const struct code_mark *mark,
+	struct python_code **ret_code)
 {
 	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
-	struct code *c;
+	struct python_code *c;
 	size_t len;
 	int err;
 
@@ -480,11 +480,11 @@ static int code_object_read(struct python_names *n, struct process *p, const str
 	return 0;
 }
 
-static int code_object_get(struct python_names *n, struct process *p, uint64_t address, struct code **ret_code)
+static int code_object_get(struct python_names *n, struct python_process *p, uint64_t address, struct python_code **ret_code)
 {
 	struct code_key key = { .address = address, .tgid = p->tgid };
 	struct code_mark mark;
-	struct code *c;
+	struct python_code *c;
 	int err;
 
 	HASH_FIND(hh, n->codes, &key, sizeof(key), c);
@@ -505,7 +505,7 @@ static int code_object_get(struct python_names *n, struct process *p, uint64_t a
 	return code_object_read(n, p, &key, &mark, ret_code);
 }
 
-static uint32_t code_line(const struct process *p, const struct code *c, uint64_t instr)
+static uint32_t code_line(const struct python_process *p, const struct python_code *c, uint64_t instr)
 {
 	const struct python_objects *o = &p->python.objects;
 	int64_t offset;
@@ -524,8 +524,8 @@ static uint32_t code_line(const struct process *p, const struct code *c, uint64_
 
 int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named)
 {
-	struct process *p;
-	struct code *c;
+	struct python_process *p;
+	struct python_code *c;
 	int err = -ENOENT;
 
 	pthread_mutex_lock(&n->lock);
@@ -546,21 +546,21 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 
 /* ---- the Python frames of a waiting thread, found as in bpf/python.bpf.h ---- */
 
-struct memory {
+struct python_memory {
 	struct python_names *names;
-	struct process *process;
+	struct python_process *process;
 	const struct python_walk *w; /* of the process */
 };
 
 /* Returns 0 also if the word cannot be read. */
-static uint64_t get_word(const struct memory *m, uint64_t address, size_t len)
+static uint64_t get_word(const struct python_memory *m, uint64_t address, size_t len)
 {
 	uint64_t v = 0;
 
 	return proc_read_memory(m->names, m->process, address, &v, len) ? 0 : v;
 }
 
-static uint64_t thread_innermost_frame(const struct memory *m, uint64_t thread)
+static uint64_t thread_innermost_frame(const struct python_memory *m, uint64_t thread)
 {
 	uint64_t frame = get_word(m, thread + m->w->thread_frame, 8);
 
@@ -570,7 +570,7 @@ static uint64_t thread_innermost_frame(const struct memory *m, uint64_t thread)
 }
 
 /* Returns the innermost frame of the thread, or 0. */
-static uint64_t find_frame(const struct memory *m, uint64_t self)
+static uint64_t find_frame(const struct python_memory *m, uint64_t self)
 {
 	uint64_t interp = get_word(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
 
@@ -592,7 +592,7 @@ static uint64_t find_frame(const struct memory *m, uint64_t self)
 	return 0;
 }
 
-static struct python_frame read_frame(const struct memory *m, uint64_t frame)
+static struct python_frame read_frame(const struct python_memory *m, uint64_t frame)
 {
 	const struct python_walk *w = m->w;
 	struct python_frame f = {
@@ -606,14 +606,14 @@ static struct python_frame read_frame(const struct memory *m, uint64_t frame)
 }
 
 /* Returns the generator or coroutine that a frame belongs to, or 0. */
-static uint64_t generator_of(const struct memory *m, uint64_t frame)
+static uint64_t generator_of(const struct python_memory *m, uint64_t frame)
 {
 	if (m->w->frame_gen != PYTHON_NO_OFFSET)
 		return get_word(m, frame + m->w->frame_gen, 8);
 	return get_word(m, frame + m->w->gen_owner, 1) == PYTHON_OWNER_GENERATOR ? frame - m->w->gen_frame : 0;
 }
 
-static void copy_task(const struct memory *m, uint64_t name, struct python_found *f)
+static void copy_task(const struct python_memory *m, uint64_t name, struct python_found *f)
 {
 	const uint32_t step = 32;
 
@@ -625,7 +625,7 @@ static void copy_task(const struct memory *m, uint64_t name, struct python_found
 }
 
 /* See python_task_look() in bpf/python.bpf.h. Returns whether the search for a task is over. */
-static bool frame_find_task(const struct memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
+static bool frame_find_task(const struct python_memory *m, uint64_t frame, uint64_t gen, struct python_found *f)
 {
 	uint64_t self = get_word(m, frame + m->w->frame_locals, 8) & ~PYTHON_TAGS, callback, task;
 
@@ -641,7 +641,7 @@ static bool frame_find_task(const struct memory *m, uint64_t frame, uint64_t gen
 	       get_word(m, f->frames[f->n - 1].code + m->w->code_flags, 4) & PYTHON_CODE_ASYNC;
 }
 
-static void find_frames(const struct memory *m, uint64_t self, struct python_found *ret)
+static void find_frames(const struct python_memory *m, uint64_t self, struct python_found *ret)
 {
 	const struct python_walk *w = m->w;
 	uint64_t frame = self ? find_frame(m, self) : 0, previous, gen, inner = 0;
@@ -669,14 +669,14 @@ static void find_frames(const struct memory *m, uint64_t self, struct python_fou
 
 void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found)
 {
-	struct process *p;
+	struct python_process *p;
 
 	ret_found->n = 0;
 	ret_found->cut = ret_found->has_task = false;
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);
 	if (p)
-		find_frames(&(struct memory){ n, p, &p->python.walk }, self, ret_found);
+		find_frames(&(struct python_memory){ n, p, &p->python.walk }, self, ret_found);
 	pthread_mutex_unlock(&n->lock);
 }
 
@@ -708,7 +708,7 @@ static bool task_is_numbered(const char *name)
 }
 
 /* Whether the name may be shown: it is known, or there is room to add it. */
-static bool task_known(struct python_names *n, struct process *p, const char *name)
+static bool task_known(struct python_names *n, struct python_process *p, const char *name)
 {
 	size_t len = strlen(name);
 	struct task_name *t;
@@ -730,7 +730,7 @@ const char *python_names_task(struct python_names *n, uint32_t tgid, const struc
 {
 	char name[PYTHON_NAME_MAX];
 	const char *found = NULL;
-	struct process *p;
+	struct python_process *p;
 
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);

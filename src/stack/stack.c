@@ -26,7 +26,7 @@
 #define REMAP_NS (10 * NSEC_PER_MSEC)       /* the same for a process that has mapped a file */
 #define LOOK_AGAIN_NS NSEC_PER_SEC          /* between searches for a perf map */
 
-struct mapping {
+struct stack_mapping {
 	struct mapped_file file; /* path: interned */
 	struct module *module;   /* set by the first frame in it */
 	bool tried;
@@ -36,7 +36,7 @@ struct mapping {
 struct stack_process {
 	UT_hash_handle hh;
 	uint32_t tgid;
-	struct mapping *maps; /* sorted */
+	struct stack_mapping *maps; /* sorted */
 	size_t n_maps;
 	uint64_t read_ns; /* when the mappings were read; 0: never */
 	bool stale;
@@ -131,16 +131,16 @@ static struct stack_process *stacks_get_process(struct stacks *s, uint32_t tgid)
 
 /* ---- mappings ---- */
 
-struct reading {
+struct stack_reading {
 	struct intern *in;
-	struct mapping *maps;
+	struct stack_mapping *maps;
 	size_t n, cap;
 };
 
 static int add_mapping(const struct mapped_file *file, void *arg)
 {
-	struct reading *r = arg;
-	struct mapping *m;
+	struct stack_reading *r = arg;
+	struct stack_mapping *m;
 
 	if (r->n == MAPS_MAX)
 		return 1;
@@ -148,13 +148,13 @@ static int add_mapping(const struct mapped_file *file, void *arg)
 	if (r->n && file->start < r->maps[r->n - 1].file.end)
 		return 0;
 	m = list_push(r->maps, r->n, r->cap);
-	*m = (struct mapping){ .file = *file, .is_vdso = !file->ino && !strcmp(file->path, "[vdso]") };
+	*m = (struct stack_mapping){ .file = *file, .is_vdso = !file->ino && !strcmp(file->path, "[vdso]") };
 	m->file.path = (file->ino ? intern_text(r->in, file->path) : NULL) ?: "";
 	return 0;
 }
 
 /* A mapping that has not changed keeps its file. */
-static void keep_modules(const struct stack_process *p, struct reading *r)
+static void keep_modules(const struct stack_process *p, struct stack_reading *r)
 {
 	size_t at = 0;
 
@@ -173,7 +173,7 @@ static void keep_modules(const struct stack_process *p, struct reading *r)
 
 static void read_mappings(struct stacks *s, struct stack_process *p)
 {
-	struct reading r = { .in = s->in };
+	struct stack_reading r = { .in = s->in };
 
 	p->read_ns = clock_mono_ns();
 	p->stale = false;
@@ -188,7 +188,7 @@ static void read_mappings(struct stacks *s, struct stack_process *p)
 	p->n_maps = r.n;
 }
 
-static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr)
+static struct stack_mapping *find_mapping(const struct stack_process *p, uint64_t addr)
 {
 	size_t i = bisect(p->n_maps, k, p->maps[k].file.end <= addr);
 
@@ -197,9 +197,9 @@ static struct mapping *find_mapping(const struct stack_process *p, uint64_t addr
 
 /* Returns the executable mapping of the address, or NULL. If none is known, the mappings are read again, at most every
  * READ_AGAIN_NS, or REMAP_NS if they are stale. */
-static struct mapping *get_mapping(struct stacks *s, struct stack_process *p, uint64_t addr)
+static struct stack_mapping *get_mapping(struct stacks *s, struct stack_process *p, uint64_t addr)
 {
-	struct mapping *m = NULL;
+	struct stack_mapping *m = NULL;
 
 	if (!p->stale && p->read_ns)
 		m = find_mapping(p, addr);
@@ -465,7 +465,7 @@ static void drop_modules(struct stacks *s)
 	modules_drop_unused(s->modules);
 }
 
-static struct module *mapping_get_module(struct stacks *s, struct stack_process *p, struct mapping *m)
+static struct module *mapping_get_module(struct stacks *s, struct stack_process *p, struct stack_mapping *m)
 {
 	bool fault = false;
 
@@ -483,7 +483,7 @@ static struct module *mapping_get_module(struct stacks *s, struct stack_process 
 }
 
 /* m: the mapping of pc, or NULL. */
-static struct spot stacks_find_spot(struct stacks *s, struct stack_process *p, struct mapping *m, uint64_t pc)
+static struct spot stacks_find_spot(struct stacks *s, struct stack_process *p, struct stack_mapping *m, uint64_t pc)
 {
 	struct spot spot = { .frame = INTERN_NONE };
 	struct module *module = m ? mapping_get_module(s, p, m) : NULL;
@@ -508,7 +508,7 @@ static int stacks_unwind_user(struct stacks *s, struct stack_process *p, struct 
 {
 	static const struct row nothing;
 	struct chain *c = &s->chain;
-	struct mapping *m;
+	struct stack_mapping *m;
 	struct spot spot;
 	int err = 0;
 
