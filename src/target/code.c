@@ -66,15 +66,15 @@ struct value {
 	int64_t index, offset;
 };
 
-struct way {
+struct code_way {
 	uint64_t pc;
 	struct value regs[REGS];
 };
 
-struct finder {
+struct code_finder {
 	struct code code;
 	struct elf_symbol sym;
-	struct way ways[WAYS_MAX];
+	struct code_way ways[WAYS_MAX];
 	unsigned int n_ways, steps;
 	uint8_t visits[CODE_MAX];
 	bool loaded[OBJECT_MAX]; /* the object's words that are read */
@@ -104,7 +104,7 @@ static int reg_number(unsigned int reg)
 #define RDI 7
 #define RSI 6
 
-static struct value value_of_reg(const struct way *w, unsigned int reg)
+static struct value value_of_reg(const struct code_way *w, unsigned int reg)
 {
 	int n = reg_number(reg);
 
@@ -142,7 +142,7 @@ static struct value value_multiply(struct value a, int64_t by)
 	return value_bound(a);
 }
 
-static struct value value_of_address(const struct way *w, const cs_x86_op *op)
+static struct value value_of_address(const struct code_way *w, const cs_x86_op *op)
 {
 	struct value v = value_of_number(op->mem.disp);
 
@@ -155,7 +155,7 @@ static struct value value_of_address(const struct way *w, const cs_x86_op *op)
 	return v;
 }
 
-static struct value value_of_operand(struct finder *f, const struct way *w, const cs_x86_op *op)
+static struct value value_of_operand(struct code_finder *f, const struct code_way *w, const cs_x86_op *op)
 {
 	struct value v;
 
@@ -171,7 +171,7 @@ static struct value value_of_operand(struct finder *f, const struct way *w, cons
 }
 
 /* The value that an instruction computes from its operands. */
-static struct value insn_compute_value(struct finder *f, const struct way *w, const cs_insn *in)
+static struct value insn_compute_value(struct code_finder *f, const struct code_way *w, const cs_insn *in)
 {
 	const cs_x86 *x = &in->detail->x86;
 	const cs_x86_op *op = x->operands, *last = &op[x->op_count - 1];
@@ -200,7 +200,7 @@ static struct value insn_compute_value(struct finder *f, const struct way *w, co
 }
 
 /* Notes that a member at this address is stored or passed on. Of several members the first in the element counts. */
-static void finder_note_member(struct finder *f, struct value v, bool *known, struct element *e)
+static void finder_note_member(struct code_finder *f, struct value v, bool *known, struct element *e)
 {
 	if (v.base != BASE_STORED || v.index < 1 || v.offset < 0 || v.offset >= v.index)
 		return;
@@ -211,7 +211,7 @@ static void finder_note_member(struct finder *f, struct value v, bool *known, st
 	*known = true;
 }
 
-static void finder_take_call(struct finder *f, struct way *w)
+static void finder_take_call(struct code_finder *f, struct code_way *w)
 {
 	static const uint8_t lost[] = { 0, 1, 2, RSI, RDI, 8, 9, 10, 11 };
 
@@ -220,7 +220,7 @@ static void finder_take_call(struct finder *f, struct way *w)
 		w->regs[lost[i]] = unknown;
 }
 
-static void finder_take_insn(struct finder *f, struct way *w, const cs_insn *in)
+static void finder_take_insn(struct code_finder *f, struct code_way *w, const cs_insn *in)
 {
 	const cs_x86_op *to = in->detail->x86.operands;
 	struct value v = unknown;
@@ -253,7 +253,7 @@ static void finder_take_insn(struct finder *f, struct way *w, const cs_insn *in)
 }
 
 /* Returns whether the way goes on, at *pc, and queues the other way of a conditional jump. */
-static bool finder_take_branch(struct finder *f, struct way *w, const cs_insn *in, uint64_t *pc)
+static bool finder_take_branch(struct code_finder *f, struct code_way *w, const cs_insn *in, uint64_t *pc)
 {
 	const cs_x86_op *op = in->detail->x86.operands;
 	uint64_t to = op->type == X86_OP_IMM ? (uint64_t)op->imm : 0;
@@ -273,7 +273,7 @@ static bool finder_take_branch(struct finder *f, struct way *w, const cs_insn *i
 }
 
 /* Follows a way to its end. All ways together pass each instruction at most twice. */
-static void finder_follow_way(struct finder *f, struct way *w)
+static void finder_follow_way(struct code_finder *f, struct code_way *w)
 {
 	const cs_insn *in = f->code.in;
 	uint64_t pc = w->pc;
@@ -292,16 +292,16 @@ static void finder_follow_way(struct finder *f, struct way *w)
 	}
 }
 
-static bool finder_find_element(struct finder *f, struct element *ret_element)
+static bool finder_find_element(struct code_finder *f, struct element *ret_element)
 {
 	const struct element *e = &f->by_call;
 
-	f->ways[0] = (struct way){ .pc = f->sym.vaddr };
+	f->ways[0] = (struct code_way){ .pc = f->sym.vaddr };
 	f->ways[0].regs[RDI] = (struct value){ .base = BASE_OBJECT };
 	f->ways[0].regs[RSI] = (struct value){ .base = BASE_NONE, .index = 1 };
 	f->n_ways = 1;
 	while (f->n_ways) {
-		struct way w = f->ways[--f->n_ways];
+		struct code_way w = f->ways[--f->n_ways];
 
 		finder_follow_way(f, &w);
 	}
@@ -315,7 +315,7 @@ static bool finder_find_element(struct finder *f, struct element *ret_element)
 
 bool element_find(struct elf_file *elf, const struct elf_symbol *function, struct element *ret_element)
 {
-	struct finder f = { .sym = *function };
+	struct code_finder f = { .sym = *function };
 	bool found;
 
 	if (!function->size || function->size > CODE_MAX || !code_read(elf, function, function->size, &f.code))

@@ -42,7 +42,7 @@ enum table_id {
 #define RANK_WEAK 2
 #define RANK_GLOBAL 4
 
-struct entry {
+struct elf_entry {
 	uint64_t hash;
 	const char *name;
 	uint64_t vaddr;
@@ -56,11 +56,11 @@ struct entry {
 struct table {
 	bool loaded;
 	char *strings;
-	struct entry *entries; /* by hash, best rank first */
+	struct elf_entry *entries; /* by hash, best rank first */
 	size_t n;
 };
 
-struct load {
+struct elf_load {
 	uint64_t vaddr, offset, filesz, memsz;
 	bool exec;
 };
@@ -70,7 +70,7 @@ struct elf_file {
 	Elf *elf;
 	uint64_t size;
 	Elf64_Ehdr header;
-	struct load loads[ELF_SEGMENTS_MAX];
+	struct elf_load loads[ELF_SEGMENTS_MAX];
 	int n_loads;
 	struct table tables[TABLE_MAX];
 };
@@ -176,7 +176,7 @@ static int elf_read_loads(struct elf_file *elf)
 	while ((more = elf_segment_next(elf->fd, &elf->header, PT_LOAD, &i, &ph)) > 0) {
 		if (!elf_has_range(elf, ph.p_offset, ph.p_filesz))
 			return -EBADMSG;
-		elf->loads[elf->n_loads++] = (struct load){
+		elf->loads[elf->n_loads++] = (struct elf_load){
 			.vaddr = ph.p_vaddr,
 			.offset = ph.p_offset,
 			.filesz = ph.p_filesz,
@@ -244,10 +244,10 @@ int elf_machine(const struct elf_file *elf)
 }
 
 /* The loaded part that contains vaddr in memory (in_mem) or in the file, or NULL. */
-static const struct load *load_find(const struct elf_file *elf, uint64_t vaddr, bool in_mem)
+static const struct elf_load *load_find(const struct elf_file *elf, uint64_t vaddr, bool in_mem)
 {
 	for (int i = 0; i < elf->n_loads; i++) {
-		const struct load *l = &elf->loads[i];
+		const struct elf_load *l = &elf->loads[i];
 
 		if (vaddr >= l->vaddr && vaddr - l->vaddr < (in_mem ? l->memsz : l->filesz))
 			return l;
@@ -257,7 +257,7 @@ static const struct load *load_find(const struct elf_file *elf, uint64_t vaddr, 
 
 int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *ret_offset)
 {
-	const struct load *l = load_find(elf, vaddr, false);
+	const struct elf_load *l = load_find(elf, vaddr, false);
 
 	if (!l)
 		return -ENXIO;
@@ -268,7 +268,7 @@ int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *re
 /* Whether the address as linked is in a part of the file that is executed. */
 static bool elf_is_code(const struct elf_file *elf, uint64_t vaddr)
 {
-	const struct load *l = load_find(elf, vaddr, false);
+	const struct elf_load *l = load_find(elf, vaddr, false);
 
 	return l && l->exec;
 }
@@ -285,7 +285,7 @@ static uint64_t symbol_name_hash(const char *name, size_t len)
 
 static int entry_cmp(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
+	const struct elf_entry *x = a, *y = b;
 
 	if (x->hash != y->hash)
 		return x->hash < y->hash ? -1 : 1;
@@ -307,10 +307,10 @@ static bool is_cold_part(const char *name)
 
 /* Whether a symbol can be looked up: defined, of a kept type, in a loaded part. */
 static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const char *strings,
-	uint64_t strings_len, struct entry *ret_entry)
+	uint64_t strings_len, struct elf_entry *ret_entry)
 {
 	int type = ELF64_ST_TYPE(sym->st_info), bind = ELF64_ST_BIND(sym->st_info);
-	const struct load *l;
+	const struct elf_load *l;
 	const char *name;
 	size_t len;
 
@@ -328,7 +328,7 @@ static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const c
 	len = strnlen(name, NAME_LEN_MAX + 1); /* at the latest ends at the NUL after the table */
 	if (len > NAME_LEN_MAX)
 		return false;
-	*ret_entry = (struct entry){
+	*ret_entry = (struct elf_entry){
 		.name = name,
 		.vaddr = sym->st_value,
 		.size = sym->st_size,
@@ -402,7 +402,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	if (err)
 		goto out;
 	for (uint32_t i = 0; i < n_syms; i++) {
-		struct entry made, *e;
+		struct elf_entry made, *e;
 
 		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, &made))
 			continue;
@@ -433,18 +433,18 @@ out:
 	return err;
 }
 
-static void entry_symbol(const struct elf_file *elf, const struct entry *e, struct elf_symbol *sym)
+static void entry_symbol(const struct elf_file *elf, const struct elf_entry *e, struct elf_symbol *sym)
 {
 	*sym = (struct elf_symbol){ .name = e->name, .vaddr = e->vaddr, .size = e->size };
 	elf_vaddr_to_offset(elf, e->vaddr, &sym->offset);
 }
 
-static const struct entry *table_find(const struct table *t, const char *name, size_t len, int type)
+static const struct elf_entry *table_find(const struct table *t, const char *name, size_t len, int type)
 {
 	uint64_t hash = symbol_name_hash(name, len);
 
 	for (size_t i = bisect(t->n, k, t->entries[k].hash < hash); i < t->n && t->entries[i].hash == hash; i++) {
-		const struct entry *e = &t->entries[i];
+		const struct elf_entry *e = &t->entries[i];
 
 		if (e->type == type && e->len == len && !memcmp(e->name, name, len))
 			return e;
@@ -459,7 +459,7 @@ static int find_typed(struct elf_file *elf, const char *name, int type, struct e
 	if (!strcmp(name + len, "@plt"))
 		return -ENOENT;
 	for (int id = 0; id < TABLE_MAX; id++) {
-		const struct entry *e;
+		const struct elf_entry *e;
 		int err;
 
 		err = table_load(elf, id);
@@ -491,7 +491,7 @@ int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symb
 
 	for (int id = 0; id < TABLE_MAX; id++) {
 		const struct table *t = &elf->tables[id];
-		const struct entry *e, *first;
+		const struct elf_entry *e, *first;
 		int err;
 
 		err = table_load(elf, id);
@@ -544,15 +544,15 @@ int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_
 }
 
 /* A function that matched. Rank, table and index decide which name is used for an offset. */
-struct match {
+struct elf_match {
 	uint64_t offset;
-	const struct entry *e;
+	const struct elf_entry *e;
 	int table;
 };
 
 static int match_cmp(const void *a, const void *b)
 {
-	const struct match *x = a, *y = b;
+	const struct elf_match *x = a, *y = b;
 
 	if (x->offset != y->offset)
 		return x->offset < y->offset ? -1 : 1;
@@ -565,7 +565,7 @@ static int match_cmp(const void *a, const void *b)
 
 int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, void *arg)
 {
-	struct match *matches = NULL, *m;
+	struct elf_match *matches = NULL, *m;
 	size_t n = 0, cap = 0;
 	int err, found = 0;
 
@@ -576,12 +576,12 @@ int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, 
 		if (err)
 			goto out;
 		for (size_t i = 0; i < t->n; i++) {
-			const struct entry *e = &t->entries[i];
+			const struct elf_entry *e = &t->entries[i];
 
 			if (e->type != STT_FUNC || fnmatch(glob, e->name, FNM_EXTMATCH))
 				continue;
 			m = list_push(matches, n, cap);
-			*m = (struct match){ .e = e, .table = id };
+			*m = (struct elf_match){ .e = e, .table = id };
 			elf_vaddr_to_offset(elf, e->vaddr, &m->offset);
 		}
 	}
@@ -635,7 +635,7 @@ static void nearest_add(struct nearest *near, const char *name, int score)
 }
 
 /* The distance of a function's name from the wanted one, or -1 if it is too far. */
-static int nearest_score(const char *name, int len, const struct entry *e, long *budget)
+static int nearest_score(const char *name, int len, const struct elf_entry *e, long *budget)
 {
 	int max = len / 3 < 1 ? 1 : len / 3 > 8 ? 8 : len / 3;
 	int d;

@@ -247,7 +247,7 @@ struct object {
 	int parent; /* its RPATH counts, too */
 };
 
-struct walk {
+struct library_walk {
 	pid_t pid;
 	uint16_t machine;
 	const char *library_path;
@@ -260,7 +260,7 @@ struct walk {
 };
 
 /* Opens a library where ld.so(8) would. Passes over libraries for other machines, as the loader does. */
-static int library_open_at(struct walk *w, const char *path)
+static int library_open_at(struct library_walk *w, const char *path)
 {
 	Elf64_Ehdr eh;
 	int fd;
@@ -274,7 +274,7 @@ static int library_open_at(struct walk *w, const char *path)
 }
 
 /* $ORIGIN only counts at the beginning of a directory: linkers put it nowhere else. */
-static int library_open_in_list(struct walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
+static int library_open_in_list(struct library_walk *w, const char *list, const char *origin, const char *name, char path[PATH_MAX])
 {
 	int fd = -1;
 
@@ -289,7 +289,7 @@ static int library_open_in_list(struct walk *w, const char *list, const char *or
 	return fd;
 }
 
-static int library_open_cached(struct walk *w, const char *name, char path[PATH_MAX])
+static int library_open_cached(struct library_walk *w, const char *name, char path[PATH_MAX])
 {
 	char *end = w->cache + w->cache_len, *p = w->cache;
 	size_t len = strlen(name) + 1;
@@ -308,7 +308,7 @@ static int library_open_cached(struct walk *w, const char *name, char path[PATH_
 	return fd;
 }
 
-static int library_open_needed(struct walk *w, const struct object *library, char path[PATH_MAX])
+static int library_open_needed(struct library_walk *w, const struct object *library, char path[PATH_MAX])
 {
 	const struct object *by = &w->objects[library->parent];
 	int fd = -1;
@@ -330,7 +330,7 @@ static int library_open_needed(struct walk *w, const struct object *library, cha
 }
 
 /* Reads the dynamic section into w->entries. Returns their number, and the file offset of the texts. */
-static size_t read_dynamic(int fd, struct walk *w, uint64_t *ret_texts)
+static size_t read_dynamic(int fd, struct library_walk *w, uint64_t *ret_texts)
 {
 	uint64_t texts = 0;
 	unsigned int i = 0;
@@ -363,7 +363,7 @@ static char *dynamic_read_text(int fd, uint64_t at)
 	return *text ? xstrdup(text) : NULL;
 }
 
-static void add_library(struct walk *w, int by, char *name)
+static void add_library(struct library_walk *w, int by, char *name)
 {
 	for (int i = 1; name && i < w->n; i++) {
 		if (!strcmp(w->objects[i].name, name)) {
@@ -377,7 +377,7 @@ static void add_library(struct walk *w, int by, char *name)
 		free(name);
 }
 
-static void object_read_dynamic(struct walk *w, int i, int fd)
+static void object_read_dynamic(struct library_walk *w, int i, int fd)
 {
 	struct object *o = &w->objects[i];
 	uint64_t texts;
@@ -395,7 +395,7 @@ static void object_read_dynamic(struct walk *w, int i, int fd)
 	}
 }
 
-static void read_cache(struct walk *w)
+static void read_cache(struct library_walk *w)
 {
 	ssize_t n = 0;
 	int fd;
@@ -410,7 +410,7 @@ static void read_cache(struct walk *w)
 
 int needed_each(pid_t pid, const char *exe, int exe_fd, const char *library_path, needed_cb cb, void *arg)
 {
-	struct walk *w = xcalloc(1, sizeof(*w));
+	struct library_walk *w = xcalloc(1, sizeof(*w));
 	char path[PATH_MAX];
 	int err = 0, fd = exe_fd;
 	Elf64_Ehdr eh;

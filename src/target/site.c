@@ -272,7 +272,7 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 #define JUMPS_MAX 1024
 
 /* The way from a stack protector's jump, as far as it has been followed. */
-struct way {
+struct site_way {
 	uint64_t from; /* of the jump; 0: there is none */
 	bool checked;  /* the instruction before was its comparison */
 	bool bp;       /* the stack pointer is the frame pointer plus `bytes`, else its value at the jump plus `bytes` */
@@ -322,7 +322,7 @@ static bool insn_writes_reg(csh cs, const cs_insn *in, x86_reg reg)
 }
 
 /* Follows what an instruction on the way does to the stack. False: it is not known. */
-static bool way_follow_insn(csh cs, struct way *w, const cs_insn *in)
+static bool way_follow_insn(csh cs, struct site_way *w, const cs_insn *in)
 {
 	const cs_x86_op *ops = in->detail->x86.operands;
 
@@ -351,7 +351,7 @@ static bool way_follow_insn(csh cs, struct way *w, const cs_insn *in)
 	return !insn_writes_reg(cs, in, X86_REG_RSP);
 }
 
-static int exit_add(struct exits *e, const struct way *w, uint64_t at)
+static int exit_add(struct exits *e, const struct site_way *w, uint64_t at)
 {
 	if (!w->from || w->bytes < 0 || w->bytes % 8 || w->bytes / 8 > PROBE_COOKIE_EXIT_MAX || e->n == SITE_EXITS_MAX)
 		return -ENOENT;
@@ -375,7 +375,7 @@ static bool jump_is_inside(const struct exits *e, const cs_insn *in)
 }
 
 /* A tail call, after the frame was taken down, is a way out, too. */
-static int exits_take_jump(struct exits *e, struct way *w, const cs_insn *in)
+static int exits_take_jump(struct exits *e, struct site_way *w, const cs_insn *in)
 {
 	const cs_x86_op *op = &in->detail->x86.operands[0];
 	bool checks = w->checked && (in->id == X86_INS_JNE) && site_is_emulated(in);
@@ -386,17 +386,17 @@ static int exits_take_jump(struct exits *e, struct way *w, const cs_insn *in)
 		e->jumps[e->n_jumps++] = (uint64_t)op->imm;
 	if (in->id == X86_INS_JMP && w->unwinds && !jump_is_inside(e, in))
 		return -ENOENT;
-	*w = (struct way){ .from = checks ? in->address : 0 };
+	*w = (struct site_way){ .from = checks ? in->address : 0 };
 	return 0;
 }
 
-static int exits_take_insn(struct exits *e, struct way *w, const cs_insn *in)
+static int exits_take_insn(struct exits *e, struct site_way *w, const cs_insn *in)
 {
 	int err;
 
 	if (cs_insn_group(e->code.cs, in, CS_GRP_RET)) {
 		err = in->detail->x86.op_count ? -ENOENT : exit_add(e, w, in->address);
-		*w = (struct way){ 0 };
+		*w = (struct site_way){ 0 };
 		return err;
 	}
 	if (is_jump(e->code.cs, in))
@@ -421,7 +421,7 @@ static bool exits_are_passed(const struct exits *e)
 
 static int exits_find(struct exits *e, struct code_place *at)
 {
-	struct way w = { 0 };
+	struct site_way w = { 0 };
 	int err = 0;
 
 	while (!err && code_next(&e->code, at, e->code.in))

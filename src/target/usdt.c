@@ -55,18 +55,18 @@ static const char *const x86_names[][X86_NAMES_MAX] = {
 };
 
 /* The rest of an operand. */
-struct text {
+struct usdt_text {
 	const char *p, *end;
 };
 
 /* The context of an operand. */
-struct reader {
+struct usdt_reader {
 	struct elf_file *elf;
 	uint64_t vaddr;
 	struct usdt_arg *arg;
 };
 
-static bool text_take_char(struct text *t, char c)
+static bool text_take_char(struct usdt_text *t, char c)
 {
 	if (t->p == t->end || *t->p != c)
 		return false;
@@ -74,13 +74,13 @@ static bool text_take_char(struct text *t, char c)
 	return true;
 }
 
-static void skip_blanks(struct text *t)
+static void skip_blanks(struct usdt_text *t)
 {
 	while (t->p < t->end && *t->p == ' ')
 		t->p++;
 }
 
-static size_t text_word_length(const struct text *t)
+static size_t text_word_length(const struct usdt_text *t)
 {
 	const char *p = t->p;
 
@@ -90,7 +90,7 @@ static size_t text_word_length(const struct text *t)
 }
 
 /* A number without a sign, of up to 64 bits. */
-static bool get_number(struct text *t, uint64_t *ret)
+static bool get_number(struct usdt_text *t, uint64_t *ret)
 {
 	char *end;
 
@@ -104,7 +104,7 @@ static bool get_number(struct text *t, uint64_t *ret)
 	return true;
 }
 
-static bool get_signed(struct text *t, int64_t *ret)
+static bool get_signed(struct usdt_text *t, int64_t *ret)
 {
 	bool minus = text_take_char(t, '-');
 	uint64_t v;
@@ -121,7 +121,7 @@ static int usdt_arg_refuse(struct usdt_arg *a, const char *why)
 	return -EINVAL;
 }
 
-static int symbol_add_address(struct reader *r, const char *name, size_t len, int64_t *offset)
+static int symbol_add_address(struct usdt_reader *r, const char *name, size_t len, int64_t *offset)
 {
 	char symbol[SYMBOL_MAX + 1];
 	struct elf_symbol sym;
@@ -139,7 +139,7 @@ static int symbol_add_address(struct reader *r, const char *name, size_t len, in
 /* ---- x86_64, in the syntax of the GNU assembler ---- */
 
 /* The name follows a '%'. */
-static int x86_register(struct text *t, uint8_t *ret_reg, unsigned int *ret_shift)
+static int x86_register(struct usdt_text *t, uint8_t *ret_reg, unsigned int *ret_shift)
 {
 	size_t len = text_word_length(t);
 
@@ -158,7 +158,7 @@ static int x86_register(struct text *t, uint8_t *ret_reg, unsigned int *ret_shif
 	return -ENOENT;
 }
 
-static int x86_plain_register(struct reader *r, struct text *t)
+static int x86_plain_register(struct usdt_reader *r, struct usdt_text *t)
 {
 	static const char *const floats[] = { "xmm", "ymm", "zmm", "st" };
 	struct usdt_arg *a = r->arg;
@@ -178,7 +178,7 @@ static int x86_plain_register(struct reader *r, struct text *t)
 }
 
 /* Numbers and at most one symbol before the '(': -8, sym, sym+4, 4+sym. */
-static int x86_displacement(struct reader *r, struct text *t, bool *ret_symbol)
+static int x86_displacement(struct usdt_reader *r, struct usdt_text *t, bool *ret_symbol)
 {
 	struct usdt_arg *a = r->arg;
 	bool first = true;
@@ -209,7 +209,7 @@ static int x86_displacement(struct reader *r, struct text *t, bool *ret_symbol)
 }
 
 /* "(%base)", "(%base,%index)", "(%base,%index,scale)", "(,%index,scale)" */
-static int x86_base_index(struct usdt_arg *a, struct text *t)
+static int x86_base_index(struct usdt_arg *a, struct usdt_text *t)
 {
 	unsigned int shift = 0;
 	uint64_t scale = 1;
@@ -232,7 +232,7 @@ static int x86_base_index(struct usdt_arg *a, struct text *t)
 	return 0;
 }
 
-static int x86_memory(struct reader *r, struct text *t)
+static int x86_memory(struct usdt_reader *r, struct usdt_text *t)
 {
 	struct usdt_arg *a = r->arg;
 	bool symbol;
@@ -253,7 +253,7 @@ static int x86_memory(struct reader *r, struct text *t)
 	return 0;
 }
 
-static int parse_x86(struct reader *r, struct text *t)
+static int parse_x86(struct usdt_reader *r, struct usdt_text *t)
 {
 	if (text_take_char(t, '%'))
 		return x86_plain_register(r, t);
@@ -268,10 +268,10 @@ static int parse_x86(struct reader *r, struct text *t)
 /* ---- arm64 ---- */
 
 /* x0 to x30, w0 to w30, sp; REG_NONE: xzr, wzr */
-static int arm64_register(struct text *t, uint8_t *ret_reg)
+static int arm64_register(struct usdt_text *t, uint8_t *ret_reg)
 {
 	size_t len = text_word_length(t);
-	struct text number = { t->p + 1, t->p + len };
+	struct usdt_text number = { t->p + 1, t->p + len };
 	uint64_t n;
 
 	if (len == 2 && !memcmp(t->p, "sp", 2))
@@ -288,7 +288,7 @@ static int arm64_register(struct text *t, uint8_t *ret_reg)
 }
 
 /* "[x0]", "[x0, 8]", "[x0, #8]", "[x0, x1]", "[x0, x1, lsl 3]": the '[' has been read */
-static int arm64_memory(struct usdt_arg *a, struct text *t)
+static int arm64_memory(struct usdt_arg *a, struct usdt_text *t)
 {
 	uint64_t shift = 0;
 
@@ -320,7 +320,7 @@ static int arm64_memory(struct usdt_arg *a, struct text *t)
 	return 0;
 }
 
-static int parse_arm64(struct reader *r, struct text *t)
+static int parse_arm64(struct usdt_reader *r, struct usdt_text *t)
 {
 	struct usdt_arg *a = r->arg;
 
@@ -345,7 +345,7 @@ static int parse_arm64(struct reader *r, struct text *t)
 /* ---- both ---- */
 
 /* "-4@OPERAND"; newer ones say "8f@OPERAND" for a floating-point number. */
-static int usdt_parse_operand(struct reader *r, int machine, struct text *t)
+static int usdt_parse_operand(struct usdt_reader *r, int machine, struct usdt_text *t)
 {
 	struct usdt_arg *a = r->arg;
 	int64_t size;
@@ -380,8 +380,8 @@ unsigned int usdt_parse_args(struct elf_file *elf, int machine, uint64_t vaddr, 
 
 	for (text += strspn(text, " "); *text && n < USDT_ARGS_MAX; text += strspn(text, " ")) {
 		struct usdt_arg *a = &ret_args[n++];
-		struct reader r = { .elf = elf, .vaddr = vaddr, .arg = a };
-		struct text t = { text, arg_end(text) };
+		struct usdt_reader r = { .elf = elf, .vaddr = vaddr, .arg = a };
+		struct usdt_text t = { text, arg_end(text) };
 
 		*a = (struct usdt_arg){ .reg = REG_NONE, .index = REG_NONE };
 		text = t.end;
@@ -391,16 +391,16 @@ unsigned int usdt_parse_args(struct elf_file *elf, int machine, uint64_t vaddr, 
 }
 
 /* A note that matches, within the copy of the section. */
-struct found {
+struct usdt_found {
 	uint64_t vaddr, offset, semaphore;
 	const char *provider, *name, *args;
 };
 
-struct walk {
+struct usdt_walk {
 	struct elf_file *elf;
 	const char *glob;
 	uint64_t base; /* address of .stapsdt.base; 0: there is none */
-	struct found *found;
+	struct usdt_found *found;
 	size_t n, cap;
 };
 
@@ -431,11 +431,11 @@ static const char *next_string(const char **p, const char *end)
 	return nul ? s : NULL;
 }
 
-static void read_note(struct walk *w, const char *desc, size_t len)
+static void read_note(struct usdt_walk *w, const char *desc, size_t len)
 {
 	const char *p = desc + ADDRS_SIZE, *end = desc + len;
 	char name[USDT_NAME_MAX + 1];
-	struct found f = {};
+	struct usdt_found f = {};
 	uint64_t addr[3];
 
 	if (len < ADDRS_SIZE)
@@ -461,7 +461,7 @@ static void read_note(struct walk *w, const char *desc, size_t len)
 }
 
 /* In an ELF file of either class these notes are aligned to 4 bytes. */
-static int usdt_read_notes(struct walk *w, const char *data, size_t len)
+static int usdt_read_notes(struct usdt_walk *w, const char *data, size_t len)
 {
 	static const char owner[] = "stapsdt";
 
@@ -486,7 +486,7 @@ static int usdt_read_notes(struct walk *w, const char *data, size_t len)
 
 static int found_cmp(const void *a, const void *b)
 {
-	const struct found *x = a, *y = b;
+	const struct usdt_found *x = a, *y = b;
 	int d;
 
 	if (x->offset != y->offset)
@@ -495,14 +495,14 @@ static int found_cmp(const void *a, const void *b)
 	return d ? d : strcmp(x->name, y->name);
 }
 
-static int report_found(const struct walk *w, usdt_cb cb, void *arg)
+static int report_found(const struct usdt_walk *w, usdt_cb cb, void *arg)
 {
 	char name[USDT_NAME_MAX + 1];
 	struct usdt_note note = { .name = name };
 	int err = 0, n = 0;
 
 	for (size_t i = 0; i < w->n && !err; i++) {
-		const struct found *f = &w->found[i];
+		const struct usdt_found *f = &w->found[i];
 
 		if (i && !found_cmp(f, f - 1))
 			continue; /* a duplicate */
@@ -520,7 +520,7 @@ static int report_found(const struct walk *w, usdt_cb cb, void *arg)
 
 int usdt_each(struct elf_file *elf, const char *glob, usdt_cb cb, void *arg)
 {
-	struct walk w = { .elf = elf, .glob = glob };
+	struct usdt_walk w = { .elf = elf, .glob = glob };
 	void *data = NULL, *base = NULL;
 	uint64_t vaddr;
 	size_t len;
