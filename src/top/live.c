@@ -18,14 +18,14 @@
 #define FIRST_NS (60 * NSEC_PER_SEC)
 #define QUIET_NS NSEC_PER_SEC /* without a step an engine has nothing to do */
 
-struct entry {
+struct live_entry {
 	uint32_t serial, tgid;                /* serial 0: unused */
 	uint64_t context, sequence, step_end; /* step_end: of the last step with its rows */
 	bool first;                           /* it has its first token */
 };
 
 /* The last step of a context. */
-struct context {
+struct live_context {
 	uint32_t tgid;
 	uint64_t context, end, ns;
 };
@@ -36,8 +36,8 @@ struct first_token {
 };
 
 struct live_requests {
-	struct entry entries[REQUESTS_MAX]; /* by serial */
-	struct context contexts[CONTEXTS_MAX];
+	struct live_entry entries[REQUESTS_MAX]; /* by serial */
+	struct live_context contexts[CONTEXTS_MAX];
 	size_t n_contexts;
 	struct first_token first[FIRST_MAX]; /* a ring */
 	size_t n_first;
@@ -46,17 +46,17 @@ struct live_requests {
 };
 
 /* NULL: there were too many newer ones, or its rows are not known. */
-static struct entry *live_find_entry(struct live_requests *lr, const struct step_request *r)
+static struct live_entry *live_find_entry(struct live_requests *lr, const struct step_request *r)
 {
-	struct entry *e = &lr->entries[r->serial % REQUESTS_MAX];
+	struct live_entry *e = &lr->entries[r->serial % REQUESTS_MAX];
 
 	return r->by_parts && e->serial == r->serial ? e : NULL;
 }
 
 /* Finds or adds a context. If there is no room, it replaces the one that was quiet for longest. */
-static struct context *live_get_context(struct live_requests *lr, uint32_t tgid, uint64_t context)
+static struct live_context *live_get_context(struct live_requests *lr, uint32_t tgid, uint64_t context)
 {
-	struct context *oldest = lr->contexts;
+	struct live_context *oldest = lr->contexts;
 
 	list_for_each (c, lr->contexts, lr->n_contexts) {
 		if (c->context == context && c->tgid == tgid)
@@ -66,7 +66,7 @@ static struct context *live_get_context(struct live_requests *lr, uint32_t tgid,
 	}
 	if (lr->n_contexts < CONTEXTS_MAX)
 		oldest = &lr->contexts[lr->n_contexts++];
-	*oldest = (struct context){ .tgid = tgid, .context = context };
+	*oldest = (struct live_context){ .tgid = tgid, .context = context };
 	return oldest;
 }
 
@@ -96,7 +96,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 	if (!lr->any)
 		return false;
 	list_for_each (e, lr->entries, REQUESTS_MAX) {
-		const struct context *c;
+		const struct live_context *c;
 		struct live_process *p;
 		bool active, waiting;
 
@@ -252,7 +252,7 @@ static void slow_steps_frame(struct slow_steps *s, int64_t now, struct live_fram
 /* ---- all of it ---- */
 
 /* Consecutive steps. */
-struct lane {
+struct live_lane {
 	uint32_t pid, tid;
 	uint64_t context;
 	int64_t end; /* of the last step */
@@ -263,7 +263,7 @@ struct queued {
 	uint64_t round;
 };
 
-struct token_time {
+struct live_token_time {
 	int64_t at, ns;
 	uint32_t request; /* 0: it has become mixed, and does not count */
 };
@@ -279,9 +279,9 @@ struct live {
 	struct queued queue[QUEUE_MAX]; /* sorted by number */
 	size_t n_queue;
 	uint64_t round, loss_until;
-	struct lane lanes[LANES_MAX];
+	struct live_lane lanes[LANES_MAX];
 	size_t n_lanes;
-	struct token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
+	struct live_token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
 	size_t first_tpot, n_tpot;
 	int64_t values[TPOT_MAX];
 	struct step_requests *requests;
@@ -319,7 +319,7 @@ static void live_on_begin(struct step_request *r, const struct step_seen *s, voi
 		if (e->sequence == r->sequence && e->context == r->context && e->tgid == r->tgid)
 			e->serial = 0;
 	}
-	lr->entries[r->serial % REQUESTS_MAX] = (struct entry){
+	lr->entries[r->serial % REQUESTS_MAX] = (struct live_entry){
 		.serial = r->serial, .tgid = r->tgid, .context = r->context, .sequence = r->sequence
 	};
 	lr->any = true;
@@ -328,8 +328,8 @@ static void live_on_begin(struct step_request *r, const struct step_seen *s, voi
 static void live_on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	struct live *l = arg;
-	struct entry *e = live_find_entry(&l->batches, r);
-	struct context *c;
+	struct live_entry *e = live_find_entry(&l->batches, r);
+	struct live_context *c;
 
 	if (!r->by_parts || !s->n_parts)
 		return;
@@ -345,7 +345,7 @@ static void live_on_first(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
 	struct live_requests *lr = &l->batches;
-	struct entry *e = live_find_entry(lr, r);
+	struct live_entry *e = live_find_entry(lr, r);
 	uint64_t ttft = step_request_ttft(r);
 
 	if (e)
@@ -379,19 +379,19 @@ static void live_on_token(struct step_request *r, const struct step_seen *s, uin
 		l->n_tpot--;
 	}
 	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] =
-		(struct token_time){ (int64_t)s->end - 1, (int64_t)ns, r->serial };
+		(struct live_token_time){ (int64_t)s->end - 1, (int64_t)ns, r->serial };
 }
 
 static void live_on_mixed(struct step_request *r, void *arg)
 {
 	struct live *l = arg;
-	struct entry *e = live_find_entry(&l->batches, r);
+	struct live_entry *e = live_find_entry(&l->batches, r);
 
 	l->frame.requests.mixed++;
 	if (e)
 		e->serial = 0;
 	for (size_t i = 0; i < l->n_tpot; i++) {
-		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+		struct live_token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 
 		if (t->request == r->serial)
 			t->request = 0;
@@ -441,9 +441,9 @@ void live_free(struct live *l)
 
 /* The lane of a step's context. If contexts are unknown, the lane of its thread; for a new thread the lane that went quiet
  * last, since engines let different threads call them. *ret_gap: ns since the lane's last step; -1: there was none. */
-static struct lane *live_get_lane(struct live *l, const struct live_step *s, int64_t *ret_gap)
+static struct live_lane *live_get_lane(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
-	struct lane *best = NULL, *oldest = l->lanes;
+	struct live_lane *best = NULL, *oldest = l->lanes;
 
 	*ret_gap = -1;
 	list_for_each (lane, l->lanes, l->n_lanes) {
@@ -465,7 +465,7 @@ static struct lane *live_get_lane(struct live *l, const struct live_step *s, int
 		return best;
 	}
 	best = l->n_lanes < LANES_MAX ? &l->lanes[l->n_lanes++] : oldest;
-	*best = (struct lane){ .pid = s->pid, .tid = s->step.tid, .context = s->step.context };
+	*best = (struct live_lane){ .pid = s->pid, .tid = s->step.tid, .context = s->step.context };
 	return best;
 }
 
@@ -500,7 +500,7 @@ static void live_sums_add(struct live_sums *sums, const struct live_step *s, int
 static void live_take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
-	struct lane *lane = live_get_lane(l, s, &gap);
+	struct live_lane *lane = live_get_lane(l, s, &gap);
 	uint64_t tokens = 0, prompt = s->live_phase == LIVE_PREFILL && !s->step.unfinished ? s->step.n_tokens : 0;
 	struct step_seen seen;
 	struct row_part all;
@@ -687,7 +687,7 @@ static struct live_rows rows_sort(struct rows *r, bool run)
 	return (struct live_rows){ .rows = r->sorted, .len = r->len };
 }
 
-static const struct token_time *live_nth_tpot(const struct live *l, size_t i)
+static const struct live_token_time *live_nth_tpot(const struct live *l, size_t i)
 {
 	return &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 }

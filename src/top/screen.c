@@ -216,7 +216,7 @@ void canvas_line(struct canvas *c)
 #define ROWS_MAX_TEXT 20
 #define SHOWN_MIN 0.00005 /* a state with a smaller share would show as 0.00 % */
 
-struct page {
+struct screen_page {
 	struct canvas c;
 	const struct screen *s;
 	const struct live_frame *f;
@@ -240,7 +240,7 @@ static int64_t sums_wall_time(const struct live_sums *sums)
 /* ---- the head ---- */
 
 /* Adds a fact to a list that takes as many lines as it needs. */
-static void __attribute__((format(printf, 2, 3))) put_fact(struct page *p, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3))) put_fact(struct screen_page *p, const char *fmt, ...)
 {
 	struct canvas *c = &p->c;
 	char text[128];
@@ -254,14 +254,14 @@ static void __attribute__((format(printf, 2, 3))) put_fact(struct page *p, const
 	canvas_put(c, "%s%s", c->column ? "  " : "", text);
 }
 
-static void put_rate(struct page *p, const char *name, uint64_t n)
+static void put_rate(struct screen_page *p, const char *name, uint64_t n)
 {
 	double rate = p->seconds > 0 ? (double)n / p->seconds : 0;
 
 	put_fact(p, "%s %.*f", name, rate < 99.95 ? 1 : 0, rate);
 }
 
-static void put_title(struct page *p)
+static void put_title(struct screen_page *p)
 {
 	unsigned long long s = (unsigned long long)(p->f->now / 1000000000);
 	const struct screen *sc = p->s;
@@ -285,14 +285,14 @@ static void put_title(struct page *p)
 	canvas_line(c);
 }
 
-static void put_percentiles(struct page *p, const struct percentiles *of)
+static void put_percentiles(struct screen_page *p, const struct percentiles *of)
 {
 	put_fact(p, "p50 %s", DURATION(of->p50));
 	put_fact(p, "p90 %s", DURATION(of->p90));
 	put_fact(p, "p99 %s", DURATION(of->p99));
 }
 
-static void put_serving(struct page *p, const struct live_process *serving)
+static void put_serving(struct screen_page *p, const struct live_process *serving)
 {
 	if (!p->s->run_only)
 		put_fact(p, "%u active, %u waiting", serving->active, serving->waiting);
@@ -303,7 +303,7 @@ static void put_serving(struct page *p, const struct live_process *serving)
 }
 
 /* The requests in batches: those of all processes together, then of each if there are several. */
-static void put_batches(struct page *p)
+static void put_batches(struct screen_page *p)
 {
 	const struct live_batches *b = &p->f->batches;
 
@@ -320,7 +320,7 @@ static void put_batches(struct page *p)
 }
 
 /* How busy each device was; separately for each process if several use it. */
-static void put_gpus(struct page *p)
+static void put_gpus(struct screen_page *p)
 {
 	const struct live_frame *f = p->f;
 
@@ -338,7 +338,7 @@ static void put_gpus(struct page *p)
 	}
 }
 
-static void page_put_head(struct page *p)
+static void page_put_head(struct screen_page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
@@ -429,14 +429,14 @@ static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 }
 
 /* The whole that the rows' times are parts of. */
-static int64_t page_whole_time(const struct page *p, bool workers, bool run)
+static int64_t page_whole_time(const struct screen_page *p, bool workers, bool run)
 {
 	const struct live_sums *sums = run ? &p->f->run : &p->f->last;
 
 	return workers ? sums->workers_total : sums_wall_time(sums);
 }
 
-static void put_share(struct page *p, int64_t part, int64_t whole)
+static void put_share(struct screen_page *p, int64_t part, int64_t whole)
 {
 	if (whole > 0)
 		canvas_put(&p->c, "%*.*f %%", p->value_columns - 2, p->wide ? 2 : 1,
@@ -447,7 +447,7 @@ static void put_share(struct page *p, int64_t part, int64_t whole)
 
 /* The shares of the calling thread or the workers, of the interval and then of the run, the first with a bar. row NULL: the
  * heading. */
-static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
+static void put_shares(struct screen_page *p, const struct state_row *row, bool workers, unsigned int bar)
 {
 	double seconds = (double)p->f->interval / 1e9;
 	char label[DURATION_MAX] = "run";
@@ -474,7 +474,7 @@ static void put_shares(struct page *p, const struct state_row *row, bool workers
 	}
 }
 
-static void put_state_row(struct page *p, const struct state_row *row)
+static void put_state_row(struct screen_page *p, const struct state_row *row)
 {
 	unsigned int groups = p->f->run.workers_total ? 2 : 1, bar = 0;
 	unsigned int columns = groups * (p->s->run_only ? 1 : 2);
@@ -490,7 +490,7 @@ static void put_state_row(struct page *p, const struct state_row *row)
 	canvas_line(&p->c);
 }
 
-static bool row_shows(const struct page *p, const struct state_row *row)
+static bool row_shows(const struct screen_page *p, const struct state_row *row)
 {
 	bool shows = !p->s->height;
 
@@ -499,7 +499,7 @@ static bool row_shows(const struct page *p, const struct state_row *row)
 	return shows;
 }
 
-static void put_states(struct page *p)
+static void put_states(struct screen_page *p)
 {
 	struct state_row rows[STATE_ROWS];
 	size_t n = make_rows(p->f, rows), room = canvas_left(&p->c);
@@ -521,7 +521,7 @@ static void put_states(struct page *p)
 
 /* ---- the tables below ---- */
 
-static void page_put_slow_steps(struct page *p)
+static void page_put_slow_steps(struct screen_page *p)
 {
 	const struct live_frame *f = p->f;
 	char text[SENTENCE_MAX + 32];
@@ -545,7 +545,7 @@ static void page_put_slow_steps(struct page *p)
 }
 
 /* The first column of a table; a longer name is cut. */
-static void page_put_name(struct page *p, const char *name, unsigned int indent)
+static void page_put_name(struct screen_page *p, const char *name, unsigned int indent)
 {
 	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20
 							       : 0;
@@ -557,7 +557,7 @@ static void page_put_name(struct page *p, const char *name, unsigned int indent)
 	canvas_goto(&p->c, columns);
 }
 
-static void page_put_row(struct page *p, const struct live_row *row, int64_t total)
+static void page_put_row(struct screen_page *p, const struct live_row *row, int64_t total)
 {
 	bool run = p->s->run_only;
 	uint64_t n = run ? row->run_n : row->last_n;
@@ -577,7 +577,7 @@ static void page_put_row(struct page *p, const struct live_row *row, int64_t tot
 	canvas_line(c);
 }
 
-static void page_put_table(struct page *p, const char *title, const struct live_rows *t)
+static void page_put_table(struct screen_page *p, const char *title, const struct live_rows *t)
 {
 	size_t max = p->s->height ? ROWS_MAX : ROWS_MAX_TEXT;
 	bool run = p->s->run_only;
@@ -600,7 +600,7 @@ static void page_put_table(struct page *p, const char *title, const struct live_
 	}
 }
 
-static void page_put_part(struct page *p, enum screen_part part)
+static void page_put_part(struct screen_page *p, enum screen_part part)
 {
 	if (canvas_left(&p->c) < 2)
 		return;
@@ -620,7 +620,7 @@ static void page_put_part(struct page *p, enum screen_part part)
 	}
 }
 
-static void put_foot(struct page *p)
+static void put_foot(struct screen_page *p)
 {
 	struct canvas *c = &p->c;
 
@@ -641,7 +641,7 @@ static void put_foot(struct page *p)
 
 char *screen_render(const struct screen *s, const struct live_frame *f, size_t *ret_len)
 {
-	struct page p = {
+	struct screen_page p = {
 		.c = { .width = s->width, .height = s->height, .utf8 = s->utf8, .ansi = s->ansi },
 		.s = s,
 		.f = f,
