@@ -77,7 +77,7 @@ void name_counts_print(struct name_counts *counts, FILE *out)
 enum { IO_VALUES = 1,
 	IO_TYPES = 3 };
 
-struct et_check {
+struct validate_et_check {
 	struct check_report *report;
 	struct etrace t;
 	uint64_t types[ETRACE_TYPES];
@@ -85,7 +85,7 @@ struct et_check {
 };
 
 /* Checks three texts, each a JSON array with an element for each tensor. */
-static void check_tensors(struct et_check *c, uint64_t message, struct proto_bytes in, const char *what)
+static void check_tensors(struct validate_et_check *c, uint64_t message, struct proto_bytes in, const char *what)
 {
 	size_t len[IO_TYPES + 1] = { 0 };
 	struct proto_field f;
@@ -112,7 +112,7 @@ static void check_tensors(struct et_check *c, uint64_t message, struct proto_byt
 
 static int check_node(void *ctx, const struct etrace_node *n)
 {
-	struct et_check *c = ctx;
+	struct validate_et_check *c = ctx;
 	const char *unit = c->t.kind == FILE_EXECUTION_TRACE ? "message" : "line";
 
 	if (n->wrong)
@@ -138,7 +138,7 @@ static int check_node(void *ctx, const struct etrace_node *n)
  * Checks that data dependencies are on nodes in the file. Control dependencies are checked only in inftrace's own files:
  * Chakra's feeder ignores them, and its converter and PyTorch leave out nodes that others have them on.
  */
-static void check_edges(struct et_check *c)
+static void check_edges(struct validate_et_check *c)
 {
 	const struct etrace_edge *e = c->t.edges;
 
@@ -154,7 +154,7 @@ static void check_edges(struct et_check *c)
 	}
 }
 
-static void check_graph(struct et_check *c)
+static void check_graph(struct validate_et_check *c)
 {
 	etrace_sort(&c->t);
 	for (size_t i = 1; i < c->t.n_nodes; i++) {
@@ -166,7 +166,7 @@ static void check_graph(struct et_check *c)
 		check_problem(c->report, "%s", c->t.why);
 }
 
-static void summary_print(const struct et_check *c, const char *path, FILE *out)
+static void summary_print(const struct validate_et_check *c, const char *path, FILE *out)
 {
 	static const char *const kinds[] = {
 		[FILE_EXECUTION_TRACE] = "",
@@ -192,7 +192,7 @@ static void summary_print(const struct et_check *c, const char *path, FILE *out)
 
 void check_execution_trace(struct json_source *source, enum file_kind kind, const char *path, struct check_report *report, FILE *out)
 {
-	struct et_check c = { .report = report, .t.kind = kind };
+	struct validate_et_check c = { .report = report, .t.kind = kind };
 	int err = etrace_read(&c.t, source, check_node, &c);
 
 	if (err)
