@@ -8,13 +8,13 @@
 #include "cmd/cmd.h"
 #include "util/log.h"
 
-struct command {
+struct main_command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *help;
 };
 
-static const struct command commands[] = {
+static const struct main_command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
 	{ "top", cmd_top, "live in the terminal: rates, time per state, slow steps" },
 	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
