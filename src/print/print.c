@@ -25,7 +25,7 @@
 #define KEY_NAME(key) #key,
 #define PID_MAX_LIMIT 4194304 /* the kernel's; a number above it is no thread */
 
-struct line {
+struct print_line {
 	int64_t start_ns, end_ns;
 	uint64_t number; /* in the file, which decides between lines that begin together */
 	uint32_t pid, tid, cpu;
@@ -44,7 +44,7 @@ struct printer {
 	struct last last;
 	uint64_t bytes_max, bytes, number;
 	FILE *out;
-	struct line *lines;
+	struct print_line *lines;
 	size_t n, size;
 	struct model names;            /* only its texts */
 	struct idmap ids;              /* by pid and tid; of a process tid is 0 */
@@ -129,9 +129,9 @@ static void printer_set_name(struct printer *p, uint32_t pid, uint32_t tid, cons
 		idmap_set(&p->ids, (uint64_t)pid << 32 | tid, model_name(&p->names, text));
 }
 
-ORDER(by_start, struct line, RISING(start_ns), RISING(number))
+ORDER(by_start, struct print_line, RISING(start_ns), RISING(number))
 
-static void printer_print_line(struct printer *p, const struct line *line)
+static void printer_print_line(struct printer *p, const struct print_line *line)
 {
 	const char *name = printer_thread_name(p, line->pid, line->tid);
 	uint64_t ns = (uint64_t)llabs(line->start_ns);
@@ -158,7 +158,7 @@ static void printer_remove_lines(struct printer *p, size_t n, bool print)
 	for (size_t i = 0; i < n; i++) {
 		if (print)
 			printer_print_line(p, &p->lines[i]);
-		p->bytes -= sizeof(struct line) + strlen(p->lines[i].text);
+		p->bytes -= sizeof(struct print_line) + strlen(p->lines[i].text);
 		free(p->lines[i].text);
 	}
 	p->n -= n;
@@ -172,7 +172,7 @@ static void printer_sort_lines(struct printer *p)
 	size_t n = 0;
 
 	for (size_t i = 0; p->last.ns && i < p->n; i++) {
-		struct line line = p->lines[i];
+		struct print_line line = p->lines[i];
 
 		if (p->newest_ns - line.end_ns <= (int64_t)p->last.ns)
 			continue;
@@ -185,7 +185,7 @@ static void printer_sort_lines(struct printer *p)
 		printer_remove_lines(p, p->n - p->last.n, false);
 }
 
-static int printer_add_line(struct printer *p, struct line *line, const struct words *w, int64_t dur)
+static int printer_add_line(struct printer *p, struct print_line *line, const struct words *w, int64_t dur)
 {
 	bool all = !p->last.n && !p->last.ns;
 
@@ -230,7 +230,7 @@ static int printer_take_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph) ?: "", *name = node_string(event->name) ?: "", *cat = node_string(event->cat);
 	const struct json_node *cpu = node_get(event->args, "cpu"), *called = node_get(event->args, "name");
-	struct line line = { .timed = true, .pid = node_read_id(event->pid), .tid = node_read_id(event->tid) };
+	struct print_line line = { .timed = true, .pid = node_read_id(event->pid), .tid = node_read_id(event->tid) };
 	bool process = !strcmp(name, "process_name");
 	struct words w = { 0 };
 	int64_t dur = 0;
@@ -283,7 +283,7 @@ static int printer_take_line(void *ctx, const struct profile_line *in)
 	/* what tells lines of one event apart */
 	static const char *const keys[] = { PROFILE_SHOWN(KEY_NAME) };
 	const struct json_node *shape = in->values[PROFILE_KEY_shape], *stages = in->values[PROFILE_KEY_stage_us];
-	struct line line = { .pid = node_read_id(node_get(shape, KEY(pid))), .tid = node_read_id(node_get(shape, KEY(tid))) };
+	struct print_line line = { .pid = node_read_id(node_get(shape, KEY(pid))), .tid = node_read_id(node_get(shape, KEY(tid))) };
 	const char *comm = node_string(node_get(shape, KEY(comm)));
 	struct printer *p = ctx;
 	struct words w = { 0 };
