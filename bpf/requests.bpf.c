@@ -363,15 +363,17 @@ static __always_inline u32 stream_family(struct file *file)
 	return family == AF_INET || family == AF_INET6 || family == AF_UNIX ? family : 0;
 }
 
-/* Notes when the last packet of a connection that is read came. Only once in a call: until 6.18 at least,
- * tcp_rcv_space_adjust() in net/ipv4/tcp_input.c then sets it to now. */
+/* Notes when the last packet of a connection that is read came. Only once: until 6.18 at least, tcp_rcv_space_adjust() in
+ * net/ipv4/tcp_input.c then sets it to now. Also a read of no bytes does, which the next read of that connection makes use of. */
 SEC("?tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(requests_packet, struct sock *sk)
 {
 	struct thread *t = enabled ? thread_of_any(bpf_get_current_task_btf()) : NULL;
 
-	if (t && !t->packet_us)
+	if (t && (!t->packet_us || t->packet_sk != (u64)sk)) {
 		t->packet_us = BPF_CORE_READ((struct tcp_sock *)sk, tcp_mstamp);
+		t->packet_sk = (u64)sk;
+	}
 	return 0;
 }
 
@@ -462,6 +464,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	struct transfer x;
 	struct thread *t;
 	struct file *file;
+	u64 sk;
 
 	if (!enabled || nr >= sizeof(request_calls))
 		return 0;
@@ -511,7 +514,8 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 			&key, (u64)file, family, side_of(call <= REQUEST_CALL_READ_LAST, &x));
 	if (!c)
 		return 0;
-	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns((u64)sock_of_file(file), t->packet_us, x.to) : x.to;
+	sk = (u64)sock_of_file(file);
+	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns(sk, t->packet_sk == sk ? t->packet_us : 0, x.to) : x.to;
 	t->packet_us = 0;
 	if (call <= REQUEST_CALL_READ_LAST)
 		connection_read(c, &x, (u64)key.tgid << 32 | key.fd);

@@ -61,6 +61,15 @@ test_late() {
 	check "late: what it says of them" grep -E '^  until the server read it +24 ' "$TMP/late.report"
 }
 
+# The packets of one connection say nothing of another's, although a read of no bytes does not use them up.
+test_empty() {
+	serve empty "$TOP/tests/programs/empty_reads.py"
+	attach empty -o "$TMP/empty.json"
+	stop empty || return 0
+	expect "empty: none of 40 requests came before it was sent" '[round(1000 * r["shape"]["ts_us"]) + int(w["shape"]["boottime_ns"]) >= int(r["shape"]["request"][5:])
+		for w in p if w["event"] == "window_prof" for r in p if "GET" in r["shape"].get("request", "")] == 40 * [True]' p="$TMP/empty.jsonl"
+}
+
 # A connection opened before the recording.
 test_early() {
 	name=early
