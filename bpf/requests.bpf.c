@@ -380,7 +380,8 @@ int BPF_PROG(requests_packet, struct sock *sk)
 /*
  * Returns when the data just read had arrived: the client waits from then on, however late the server reads it. The kernel
  * keeps the tick of the last data, and the time of the last packet, which brought that data unless a packet without data,
- * or a timer, came later. Then the tick must do. For UNIX sockets the kernel keeps neither: returns read_ns.
+ * or a timer, came later. Then the tick must do. Ticks lag, though, where a hypervisor stops a CPU, so they are believed
+ * only where they differ by several. For UNIX sockets the kernel keeps neither: returns read_ns.
  */
 __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 {
@@ -391,7 +392,7 @@ __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 		return read_ns;
 	ticks = (u32)bpf_jiffies64() - BPF_CORE_READ((struct inet_connection_sock *)sk, icsk_ack.lrcvtime);
 	late = ticks ? (ticks - 1) * tick_ns : 0; /* at least, and less than two ticks more */
-	if (age < late || age > late + 2 * tick_ns)
+	if (age + 4 * tick_ns < late || age > late + 2 * tick_ns)
 		age = late;
 	return read_ns > stats.start_ns + age ? read_ns - age : stats.start_ns;
 }
