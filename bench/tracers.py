@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs that are measured: the load, and the tracers that are attached to it."""
 
+import copy
 import os
 import re
 import shutil
@@ -159,7 +160,8 @@ class Tracer:
     """
 
     def __init__(self, name, command, weight=1, disk=False, out=None, pattern=None, needs=None,
-                 bystander=False, settle_s=0):
+                 bystander=False, settle_s=0, program=None):
+        self.program = program  # of inftrace's: the build
         self.settle_s = settle_s  # from then on it is as it will be
         self.name, self.command, self.weight, self.disk = name, command, weight, disk
         self.out, self.pattern, self.needs, self.bystander = out, pattern, needs, bystander
@@ -254,8 +256,21 @@ def inftrace(name, *args, out="t.json", **kw):
     """inftrace record; out None: no timeline, only what args say."""
     def command(t):
         where = ["-o", t.path(out)] if out else ["--profile", t.path("p.jsonl")]
-        return [INFTRACE, "record", *args, *where, "-p", t.pid]
-    return Tracer(name, command, out=out, **kw)
+        return [t.program, "record", *args, *where, "-p", t.pid]
+    return Tracer(name, command, out=out, program=INFTRACE, **kw)
+
+
+def with_other(variants, other):
+    """Those of inftrace, each followed by the same of another build, and those that need no other tracer."""
+    result = []
+    for v in variants:
+        if v.program or not v.needs:
+            result.append(v)
+        if v.program:
+            result.append(copy.copy(v))
+            result[-1].name += ", other build"
+            result[-1].program = other
+    return result
 
 
 def floor(name, *programs, **kw):
