@@ -327,7 +327,7 @@ struct thread {
 	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
 	u64 python_key; /* in python_calls */
 	u64 work_seen_ns; /* see engine_called() */
-	u64 packet_us, packet_sk; /* see came_ns(); of which socket */
+	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");

@@ -364,7 +364,7 @@ static __always_inline u32 stream_family(struct file *file)
 }
 
 /* Notes when the last packet of a connection that is read came. Only once: until 6.18 at least, tcp_rcv_space_adjust() in
- * net/ipv4/tcp_input.c then sets it to now. Also a read of no bytes does, which the next read of that connection makes use of. */
+ * net/ipv4/tcp_input.c then sets it to now. A read of no bytes notes it, too, for the next read of the same connection. */
 SEC("?tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(requests_packet, struct sock *sk)
 {
@@ -515,8 +515,11 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 			&key, (u64)file, family, side_of(call <= REQUEST_CALL_READ_LAST, &x));
 	if (!c)
 		return 0;
-	sk = (u64)sock_of_file(file);
-	x.came = call <= REQUEST_CALL_READ_LAST && may_begin(c) ? came_ns(sk, t->packet_sk == sk ? t->packet_us : 0, x.to) : x.to;
+	x.came = x.to;
+	if (call <= REQUEST_CALL_READ_LAST && may_begin(c)) {
+		sk = (u64)sock_of_file(file);
+		x.came = came_ns(sk, t->packet_sk == sk ? t->packet_us : 0, x.to);
+	}
 	t->packet_us = 0;
 	if (call <= REQUEST_CALL_READ_LAST)
 		connection_read(c, &x, (u64)key.tgid << 32 | key.fd);
