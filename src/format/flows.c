@@ -19,7 +19,7 @@ struct slice {
 
 struct flows {
 	struct slice written[SETS][WAYS]; /* the newest first */
-	struct flow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES slots */
+	struct flow waiting[WAITING];     /* wake_ns 0: empty; open addressing over PROBES slots */
 };
 
 struct flows *flows_new(void)
@@ -27,9 +27,9 @@ struct flows *flows_new(void)
 	return xcalloc(1, sizeof(struct flows));
 }
 
-void flows_reset(struct flows *a)
+void flows_reset(struct flows *f)
 {
-	memset(a, 0, sizeof(*a));
+	memset(f, 0, sizeof(*f));
 }
 
 static size_t slice_hash(uint32_t tid, uint64_t slice_ns)
@@ -38,18 +38,18 @@ static size_t slice_hash(uint32_t tid, uint64_t slice_ns)
 	return (size_t)(((slice_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull) >> 40);
 }
 
-void flows_add_slice(struct flows *a, uint32_t tid, uint64_t slice_ns, uint32_t track)
+void flows_add_slice(struct flows *f, uint32_t tid, uint64_t slice_ns, uint32_t track)
 {
-	struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
+	struct slice *set = f->written[slice_hash(tid, slice_ns) % SETS];
 
 	memmove(set + 1, set, (WAYS - 1) * sizeof(*set));
 	set[0] = (struct slice){ slice_ns, tid, track };
 }
 
 /* Returns whether the slice was written, and then sets the track. */
-static bool slice_is_written(const struct flows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
+static bool slice_is_written(const struct flows *f, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
 {
-	const struct slice *set = a->written[slice_hash(tid, slice_ns) % SETS];
+	const struct slice *set = f->written[slice_hash(tid, slice_ns) % SETS];
 
 	for (int i = 0; i < WAYS; i++) {
 		if (set[i].start_ns == slice_ns && set[i].tid == tid) {
@@ -60,12 +60,12 @@ static bool slice_is_written(const struct flows *a, uint32_t tid, uint64_t slice
 	return false;
 }
 
-bool flows_take(struct flows *a, uint32_t tid, uint64_t slice_ns, struct flow *ret_flow)
+bool flows_take(struct flows *f, uint32_t tid, uint64_t slice_ns, struct flow *ret_flow)
 {
 	size_t place = slice_hash(tid, slice_ns);
 
 	for (int i = 0; i < PROBES; i++) {
-		struct flow *w = &a->waiting[(place + (size_t)i) % WAITING];
+		struct flow *w = &f->waiting[(place + (size_t)i) % WAITING];
 
 		if (!w->wake_ns || w->waker_tid != tid || w->slice_ns != slice_ns)
 			continue;
@@ -76,15 +76,15 @@ bool flows_take(struct flows *a, uint32_t tid, uint64_t slice_ns, struct flow *r
 	return false;
 }
 
-bool flows_add(struct flows *a, struct flow *flow)
+bool flows_add(struct flows *f, struct flow *flow)
 {
 	size_t place = slice_hash(flow->waker_tid, flow->slice_ns);
-	struct flow *oldest = &a->waiting[place % WAITING];
+	struct flow *oldest = &f->waiting[place % WAITING];
 
-	if (slice_is_written(a, flow->waker_tid, flow->slice_ns, &flow->waker_track))
+	if (slice_is_written(f, flow->waker_tid, flow->slice_ns, &flow->waker_track))
 		return true;
 	for (int i = 0; i < PROBES; i++) {
-		struct flow *w = &a->waiting[(place + (size_t)i) % WAITING];
+		struct flow *w = &f->waiting[(place + (size_t)i) % WAITING];
 
 		if (!w->wake_ns) {
 			*w = *flow;

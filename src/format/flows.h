@@ -29,17 +29,17 @@ struct flows;
 struct flows *flows_new(void);
 
 /* A new file begins, without any slices: flows that wait for one will not be written. */
-void flows_reset(struct flows *a);
+void flows_reset(struct flows *f);
 
 /* A slice in which its thread woke another was written: flows_take() returns its flows. */
-void flows_add_slice(struct flows *a, uint32_t tid, uint64_t slice_ns, uint32_t track);
+void flows_add_slice(struct flows *f, uint32_t tid, uint64_t slice_ns, uint32_t track);
 
 /* Takes one flow that waited for the slice, without the waker's track; false if none is left. */
-bool flows_take(struct flows *a, uint32_t tid, uint64_t slice_ns, struct flow *ret_flow);
+bool flows_take(struct flows *f, uint32_t tid, uint64_t slice_ns, struct flow *ret_flow);
 
 /* Returns true if the flow's slice was written, so that the flow can be, too, and sets the waker's
  * track; otherwise the flow waits. Room is limited: flows that have waited longest, and slices that
  * were written first, are forgotten. */
-bool flows_add(struct flows *a, struct flow *flow);
+bool flows_add(struct flows *f, struct flow *flow);
 
 #endif

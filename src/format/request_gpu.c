@@ -30,11 +30,11 @@ struct request_gpu_part {
 
 /* A step whose GPU time or parts are not all known yet, or that follows such a step. */
 struct request_gpu_step {
-	struct thread_entry entry; /* by its number */
-	struct request_gpu_context *context;   /* once its parts are known */
-	struct request_gpu_step *next;         /* the next step of the context */
-	bool has_gpu, is_lost;     /* is_lost: its GPU time is unknown */
-	bool overlaps;             /* with the step before it */
+	struct thread_entry entry;           /* by its number */
+	struct request_gpu_context *context; /* once its parts are known */
+	struct request_gpu_step *next;       /* the next step of the context */
+	bool has_gpu, is_lost;               /* is_lost: its GPU time is unknown */
+	bool overlaps;                       /* with the step before it */
 	uint64_t ns, gap_ns;
 	uint64_t gpu_ns, gpu[GPU_PART_MAX], gpu_before[GPU_PART_MAX];
 	struct request_gpu_part *parts;
@@ -54,10 +54,10 @@ struct request_gpu_context {
 };
 
 struct request_gpu_request {
-	struct thread_entry entry; /* by its serial number */
-	uint32_t waits;            /* number of steps that it waits for */
-	bool has_begun;            /* seen is known */
-	struct request_gpu_tally seen;         /* of its context, at its last step */
+	struct thread_entry entry;     /* by its serial number */
+	uint32_t waits;                /* number of steps that it waits for */
+	bool has_begun;                /* seen is known */
+	struct request_gpu_tally seen; /* of its context, at its last step */
 	uint64_t ns[SPAN_MAX][GPU_PART_MAX];
 	bool unknown[SPAN_MAX];
 	bool is_over;

@@ -46,8 +46,8 @@ struct join_pair {
 };
 
 struct gpu_join {
-	struct join_call *calls;   /* sorted by start */
-	size_t n, cap, first; /* all before `first` are taken */
+	struct join_call *calls; /* sorted by start */
+	size_t n, cap, first;    /* all before `first` are taken */
 	struct join_pair streams[STREAMS_MAX];
 	size_t n_streams, next_stream;
 	struct join_capture captures[CAPTURES_MAX];

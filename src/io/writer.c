@@ -76,8 +76,8 @@ struct writer {
 	char *name;
 
 	pthread_mutex_t lock;
-	pthread_cond_t more, all; /* conditions: more is ready; all is written */
-	struct writer_block *first;      /* the list of blocks, up to cur */
+	pthread_cond_t more, all;   /* conditions: more is ready; all is written */
+	struct writer_block *first; /* the list of blocks, up to cur */
 	struct writer_block *spares;
 	unsigned int n_spares;
 	bool waiting; /* for `more` */

@@ -57,10 +57,10 @@ struct straggler_group {
 	size_t n_units;
 	bool by_host;
 	uint64_t judged;
-	uint64_t close;                  /* of judged: no unit was last by more than the clock uncertainty */
-	uint64_t incomplete;             /* a rank's call is missing */
-	uint64_t unplaced;               /* a clock is not known, or not at that time */
-	int64_t residual_ns;             /* the largest clock uncertainty of two units */
+	uint64_t close;                       /* of judged: no unit was last by more than the clock uncertainty */
+	uint64_t incomplete;                  /* a rank's call is missing */
+	uint64_t unplaced;                    /* a clock is not known, or not at that time */
+	int64_t residual_ns;                  /* the largest clock uncertainty of two units */
 	LIST(struct straggler_event, events); /* the longest excess first, at most STRAGGLER_EVENTS_MAX */
 	uint64_t all_events;
 };
@@ -78,8 +78,8 @@ void stragglers_free(struct stragglers *l);
 
 struct report {
 	struct model model;
-	struct summary *summaries; /* one for each of the model's processes */
-	struct stragglers stragglers;    /* of archives */
+	struct summary *summaries;    /* one for each of the model's processes */
+	struct stragglers stragglers; /* of archives */
 	const char *const *files;
 	size_t n_files;
 };

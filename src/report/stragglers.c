@@ -31,7 +31,7 @@ struct finder {
 	const struct summary *summaries;
 	const struct ranks *ranks;
 	struct straggler_group *g;
-	uint32_t *unit_of;     /* by member */
+	uint32_t *unit_of;               /* by member */
 	struct straggler_entry *entries; /* by unit, of the collective at hand */
 	struct judged *judged;
 	double *own; /* by unit, then judged collective: what it took longer than the others since its last call; NaN: unknown */

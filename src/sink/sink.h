@@ -41,25 +41,25 @@ struct recording {
 	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
 	const struct probe_table *probes;
 	struct tasks *tasks;
-	const struct handles *handles;   /* NULL: no handle has a name */
-	unsigned int output;             /* its index in the recording: the bit in task.written */
-	bool windows;                    /* there may be several */
-	bool sockets;                    /* requests on sockets are recorded, too */
-	uint32_t window;                 /* number of this window, from 0 */
-	uint64_t name_real_ns;           /* the time in the names of its files */
-	const struct probe_costs *prices;     /* of hits, as far as known; NULL: unknown */
-	const struct left_out *left_out; /* by --budget; NULL: without --budget */
-	struct counters counters;        /* of steps and operators */
-	bool lacks_faults;               /* page faults were wanted, but the kernel does not show them */
-	const struct gpu_info *gpu;      /* what the numbers in records of GPUs stand for; NULL: there are none */
-	const struct stacks *stacks;     /* of REC_STACK, by number; NULL: none are recorded */
-	struct request_feed *requests;   /* of its sinks; NULL: they show no requests */
-	uint32_t tgid;                   /* the only process of this output; 0: all */
-	uint32_t et_steps;               /* steps of an execution trace, at most; 0: all */
-	bool kineto;                     /* written in the form of PyTorch's own profiler */
-	const char *command_line;        /* how the recording was started; NULL: unknown */
-	const struct host_id *host;      /* NULL: unknown */
-	const struct profile_meta *meta; /* for the profile */
+	const struct handles *handles;    /* NULL: no handle has a name */
+	unsigned int output;              /* its index in the recording: the bit in task.written */
+	bool windows;                     /* there may be several */
+	bool sockets;                     /* requests on sockets are recorded, too */
+	uint32_t window;                  /* number of this window, from 0 */
+	uint64_t name_real_ns;            /* the time in the names of its files */
+	const struct probe_costs *prices; /* of hits, as far as known; NULL: unknown */
+	const struct left_out *left_out;  /* by --budget; NULL: without --budget */
+	struct counters counters;         /* of steps and operators */
+	bool lacks_faults;                /* page faults were wanted, but the kernel does not show them */
+	const struct gpu_info *gpu;       /* what the numbers in records of GPUs stand for; NULL: there are none */
+	const struct stacks *stacks;      /* of REC_STACK, by number; NULL: none are recorded */
+	struct request_feed *requests;    /* of its sinks; NULL: they show no requests */
+	uint32_t tgid;                    /* the only process of this output; 0: all */
+	uint32_t et_steps;                /* steps of an execution trace, at most; 0: all */
+	bool kineto;                      /* written in the form of PyTorch's own profiler */
+	const char *command_line;         /* how the recording was started; NULL: unknown */
+	const struct host_id *host;       /* NULL: unknown */
+	const struct profile_meta *meta;  /* for the profile */
 	/* Called for each complete file; may be NULL. */
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
