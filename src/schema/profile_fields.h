@@ -208,7 +208,7 @@ SHAPE(STEPS, source_kind, ONE_OF(steps), REQUIRED, "`sequence`: derived from the
 SHAPE(STEPS | SEQUENCE | SOCKET, pid, COUNT, REQUIRED, NEXT)
 SHAPE(STEPS | SEQUENCE | SOCKET, ts_us, US, REQUIRED, "its process, and its start, from the start of the recording")
 SHAPE(STEPS | SEQUENCE, context, COUNT, OPTIONAL, "the step's argument of that name; absent if the preset has none")
-SHAPE(STEPS, sequence, COUNT, OPTIONAL, "its sequence of the context; absent if the preset does not describe rows")
+SHAPE(STEPS, sequence, COUNT, OPTIONAL, "the sequence of the context that it ran in; absent if the preset does not describe rows")
 SHAPE(STEPS, prompt_tokens, COUNT, OPTIONAL, "tokens of the prefill steps; absent with `began_before` and `shared_steps`")
 SHAPE(STEPS | SEQUENCE, output_tokens, COUNT, OPTIONAL, "tokens that its steps produced, counted by the outputs requested of them; absent with "
 	"`shared_steps`")

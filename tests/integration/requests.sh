@@ -61,7 +61,7 @@ test_late() {
 	check "late: what it says of them" grep -E '^  until the server read it +24 ' "$TMP/late.report"
 }
 
-# The packets of one connection say nothing of another's, although a read of no bytes does not use them up.
+# A read of no bytes notes when its connection's last packet came. The next read, of another connection, must not use that.
 test_empty() {
 	serve empty "$TOP/tests/programs/empty_reads.py"
 	attach empty -o "$TMP/empty.json"

@@ -36,7 +36,8 @@ def check(log, asked, profile):
         client, queued = asked[r.name], ns(stage["queued"])
         # the server read its clock when it had the request; the client did before it sent it
         if not r.carried[0].before - r.arrived <= queued <= r.carried[0].after - client["connected"]:
-            raise Wrong(f"{name}: {queued} ns in the queue; by the server {r.carried[0].before - r.arrived}")
+            raise Wrong(f"{name}: {queued} ns in the queue; by the server at least {r.carried[0].before - r.arrived}, "
+                        f"by its client at most {r.carried[0].after - client['connected']}")
         # the client may have read what the call that wrote it has not returned from
         if not ns(stage["ttft"]) + queued <= ns(stage["ttft_client"]) <= client["last"] - client["connected"] + 10_000_000:
             raise Wrong(f"{name}: {stage['ttft_client']} us to the first part of the answer, {stage['ttft']} us to the first token")
