@@ -386,7 +386,7 @@ int BPF_PROG(requests_packet, struct sock *sk)
 __weak __noinline u64 came_ns(u64 sk_address, u64 packet_us, u64 read_ns)
 {
 	struct sock *sk = (struct sock *)sk_address;
-	u64 ticks, late, age = bpf_ktime_get_ns() - packet_us * 1000;
+	u64 ticks, late, age = read_ns - boot_offset - packet_us * 1000; /* not from now: an interrupt may have come between */
 
 	if (!is_tcp(sk))
 		return read_ns;
