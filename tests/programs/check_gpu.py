@@ -122,7 +122,11 @@ def check_steps(d, profile, works, origin, residual, launched):
 def main(what, trace, truth, messages, profile=None):
     d = Differences()
     with open(messages, encoding="utf-8") as f:
-        within = re.search(r"times within ([0-9.]+) us", f.read())
+        said = f.read()
+    within = re.search(r"times within ([0-9.]+) us", said)
+    # records left out since a clock was stepped meanwhile, as a machine under load may do: then it is not known, either, what was launched
+    disturbed = re.search(r"records are missing, .* and ([0-9]+) made no sense", said)
+    missing = int(disturbed[1]) if disturbed else 0
     residual = float(within[1]) * 1000 + 100 if within else 0  # it is rounded
     works = [w for w in read_lines(truth) if w["kind"] in CATEGORIES]
     for w in works:
@@ -139,12 +143,13 @@ def main(what, trace, truth, messages, profile=None):
         got[key_of(e)].append((origin + start(e), origin + start(e) + ns(e["dur"])))
     print(f"{len(slices)} of {len(works)}, within {residual:.0f} ns")
     if what != "some":
+        lacks = sum(max(len(wanted[k]) - len(got[k]), 0) for k in wanted)
         for k in got.keys() | wanted.keys():
-            if d.n < 5:
+            if d.n < 5 and (len(got[k]) > len(wanted[k]) or lacks > missing):
                 d.equal(k, len(got[k]), len(wanted[k]))
-    if what == "steps":
+    if what == "steps" and not missing:
         check_steps(d, profile, works, origin, residual, {})
-    if what in ("all", "steps"):
+    if what in ("all", "steps") and not missing:
         begins = sum(e.get("ph") == "s" and e.get("cat") == "ac2g" for e in events)
         d.equal("arrows from launches", begins, len({w["correlation"] for w in works if w["end"] > w["start"]}))
     if what == "engine":
