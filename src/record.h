@@ -33,15 +33,16 @@ enum rec_kind {
 	REC_IRQ,
 	REC_MEMORY, /* made in user space, from the programs' counts */
 	REC_REQUEST,
-	REC_HOLD,   /* the thread waited for its probes */
-	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
-	REC_SAMPLE, /* a copied stack, which no sink sees: user space turns it into REC_STACK */
-	REC_STACK,  /* made in user space */
+	REC_HOLD,     /* the thread waited for its probes */
+	REC_PLACED,   /* made in user space: probes were placed after the file had been mapped */
+	REC_SAMPLE,   /* a copied stack, which no sink sees: user space turns it into REC_STACK */
+	REC_STACK,    /* made in user space */
 	REC_GPU,      /* made in user space: what a GPU did */
 	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
 	REC_GPU_LOAD, /* made in user space: how busy a GPU was */
 	REC_NODE,     /* an operator's node in the engine's graph, and its sources */
 	REC_MESSAGE,  /* a call moved data over a TCP connection */
+	REC_GAP,      /* made in user space: what came between two steps of a context, and who caused it */
 	REC_KIND_MAX,
 };
 
@@ -88,25 +89,25 @@ enum sys_class {
 /* rec_hdr.flags: these are the same for all kinds ... */
 #define REC_F_OPEN_START 0x01 /* began before the recording: start is the start of the recording */
 #define REC_F_OPEN_END 0x02   /* still open at the end: dur runs to the end of the recording */
-#define REC_F_WOKE 0x80	      /* of a span: woke a thread of the targets */
+#define REC_F_WOKE 0x80       /* of a span: woke a thread of the targets */
 
 /* ... and each kind has its own within REC_F_OF_KIND, named after it. */
 #define REC_F_OF_KIND 0x7c
-#define SYSCALL_F_BLOCKED 0x04	  /* went off CPU in between (the slow path) */
-#define SYSCALL_F_COMPAT 0x08	  /* the number is from the 32-bit table */
-#define SYSCALL_IPC_SHIFT 4	  /* enum ipc_kind, in these three bits */
+#define SYSCALL_F_BLOCKED 0x04 /* went off CPU in between (the slow path) */
+#define SYSCALL_F_COMPAT 0x08  /* the number is from the 32-bit table */
+#define SYSCALL_IPC_SHIFT 4    /* enum ipc_kind, in these three bits */
 #define SYSCALL_IPC_MASK 0x70
-#define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
-#define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
+#define OFF_CPU_F_PREEMPT 0x04   /* involuntary */
+#define OFF_CPU_F_WAKER_IRQ 0x08 /* woken from an interrupt, so the waker is unknown */
 #define FUNCTION_F_SAMPLED 0x04  /* of an operator: samples were taken while it was in flight; see rec_sample.ref */
 #define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows the rest of it */
-#define FUNCTION_F_OFF_CPU 0x10	 /* of an instant of ROLE_SEQUENCE: off_cpu_ns is known */
+#define FUNCTION_F_OFF_CPU 0x10  /* of an instant of ROLE_SEQUENCE: off_cpu_ns is known */
 #define FAULT_F_MAJOR 0x04
-#define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
-#define IRQ_F_SOFT 0x04		  /* a soft interrupt */
-#define IRQ_F_VECTOR 0x08	  /* enum irq_vector */
+#define FAULT_F_KERNEL 0x08       /* taken in the kernel, an instant (its start is not seen) */
+#define IRQ_F_SOFT 0x04           /* a soft interrupt */
+#define IRQ_F_VECTOR 0x08         /* enum irq_vector */
 #define REQUEST_F_END_UNSEEN 0x04 /* its end was not seen */
-#define REQUEST_F_FAILED 0x08	  /* the answer could not be written: the client had closed the connection */
+#define REQUEST_F_FAILED 0x08     /* the answer could not be written: the client had closed the connection */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */
@@ -172,8 +173,8 @@ struct rec_fault {
  */
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
-	u32 step; /* number + 1 of the step to which the call belongs; 0: none */
-	u32 off_cpu_ns; /* with FUNCTION_F_OFF_CPU: off-CPU time since the thread's last step, modulo 2^32 */
+	u32 step;         /* number + 1 of the step to which the call belongs; 0: none */
+	u32 off_cpu_ns;   /* with FUNCTION_F_OFF_CPU: off-CPU time since the thread's last step, modulo 2^32 */
 	u64 vals[FUNC_VALS_MAX];
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };
@@ -185,7 +186,7 @@ _Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec
 #define PMU_MAX 3
 
 enum counted {
-	COUNTED_NONE,   /* nothing was to be counted */
+	COUNTED_NONE, /* nothing was to be counted */
 	COUNTED,
 	COUNTED_SHARED, /* others used the counters for a part of the time */
 	COUNTED_NOT,    /* the counters could not be read at one of the ends, or a switch in between was not seen */
@@ -217,20 +218,20 @@ struct step_counts {
 	u32 migrations;
 	u32 faults_minor, faults_major;
 	u32 syscalls;
-	u32 graphs; /* launched */
+	u32 graphs;       /* launched */
 	u32 cpus_allowed; /* not a count: the CPUs that it may run on, at the end of the step */
 };
 
 #define TASK_COMM_LEN 16
 
 #define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
-#define STALL_F_UNNAMED 0x02 /* runnable: for longer than `by` ran it is unknown who did; the log of the CPU was too short */
+#define STALL_F_UNNAMED 0x02   /* runnable: for longer than `by` ran it is unknown who did; the log of the CPU was too short */
 
 /* An interval in which a thread did not run. With a name, since the thread that was in the way may be gone, and need not be a
  * target. */
 struct stall {
 	u64 start_ns, dur_ns;
-	u32 by_tid; /* runnable: the thread that ran instead, 0 for the idle task; blocked: the waker, 0 unknown */
+	u32 by_tid;  /* runnable: the thread that ran instead, 0 for the idle task; blocked: the waker, 0 unknown */
 	u32 late_ns; /* blocked: from the wake-up until it ran */
 	u8 state;    /* enum time_state; ST_CPU: no interval */
 	u8 flags;    /* STALL_F_* */
@@ -246,7 +247,7 @@ struct stall {
 #define BEHIND_LIMIT 0xffffffffu /* tid: not behind a thread, but held back by a CPU limit of the cgroup */
 
 struct behind {
-	u64 ns;	  /* 0: empty */
+	u64 ns;   /* 0: empty */
 	u32 tid;  /* 0: the idle task, or BEHIND_LIMIT */
 	u32 tgid; /* 0: as tid */
 	char comm[TASK_COMM_LEN];
@@ -277,11 +278,11 @@ struct hits {
 
 /* What --budget turns off, one after the other. */
 enum shed_part {
-	SHED_SAMPLES,	/* stacks: of samples and of waits */
-	SHED_BARRIERS,	/* the probes of barriers */
+	SHED_SAMPLES,   /* stacks: of samples and of waits */
+	SHED_BARRIERS,  /* the probes of barriers */
 	SHED_OPERATORS, /* the probes of functions that make neither states nor steps */
-	SHED_SYSCALLS,	/* the records of system calls */
-	SHED_TIMELINE,	/* all other records but steps and task events */
+	SHED_SYSCALLS,  /* the records of system calls */
+	SHED_TIMELINE,  /* all other records but steps and task events */
 	SHED_PARTS,
 };
 
@@ -304,25 +305,25 @@ struct rec_step {
 	/* of the other threads that worked on the step, each since it joined */
 	u64 workers_ns[ST_MAX];
 	u32 workers;
-	u32 straggler_tid;    /* the thread that the caller waited for in its longest wait at a barrier; 0: none */
-	u64 held_ns;	      /* the length of that wait */
-	struct stall stall;   /* the longest of the caller */
+	u32 straggler_tid;      /* the thread that the caller waited for in its longest wait at a barrier; 0: none */
+	u64 held_ns;            /* the length of that wait */
+	struct stall stall;     /* the longest of the caller */
 	struct stall straggler; /* the longest of the straggler within that wait */
-	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
-	u32 lost;       /* records of any kind lost during the step */
+	u32 number;             /* 0, 1, ... in the order in which steps began in this recording */
+	u32 lost;               /* records of any kind lost during the step */
 	struct step_counts n;
 	struct behind_table behind, workers_behind; /* who ran while the caller, and the workers, waited for a CPU */
-	struct hits hits, workers_hits; /* on the caller, and on the workers */
-	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
+	struct hits hits, workers_hits;             /* on the caller, and on the workers */
+	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];     /* string arguments, as in rec_function */
 	/* the caller's time by state between the end of its thread's previous step and the start of this one, which it sums to;
 	 * all 0: unknown */
 	u64 before_ns[ST_MAX];
-	u32 n_parts;	/* 0: its rows are not described, or could not be read */
-	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part */
-	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
-	u32 steps_lost; /* steps whose records were lost in this recording before this one was made */
+	u32 n_parts;         /* 0: its rows are not described, or could not be read */
+	u32 parts_left;      /* sequences beyond the first STEP_PARTS_MAX, which have no part */
+	u32 left_out;        /* set in user space: 1 << enum shed_part that was off while it ran */
+	u32 steps_lost;      /* steps whose records were lost in this recording before this one was made */
 	u64 counts[PMU_MAX]; /* of the caller; only with COUNTED */
-	u32 counted; /* enum counted */
+	u32 counted;         /* enum counted */
 	u32 counts_pad;
 };
 
@@ -341,9 +342,9 @@ struct rec_step_parts {
 enum task_event {
 #define TASK_EVENT(event, name) event,
 	TASK_EVENTS(TASK_EVENT)
-	TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs; not in the output itself */
+		TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs; not in the output itself */
 };
-#define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
+#define TASK_F_LAST 0x01   /* TASK_EXIT: the last thread of its process */
 #define TASK_F_SHARES 0x02 /* TASK_FORK: runs in the memory of its parent: a thread, or after vfork */
 
 struct rec_task {
@@ -371,7 +372,7 @@ struct rec_hold {
 
 /* An interval in which a mapped file's functions had no probes yet. */
 struct rec_placed {
-	struct rec_hdr h; /* tid: the process */
+	struct rec_hdr h;           /* tid: the process */
 	char file[PLACED_NAME_LEN]; /* the file's name, or the end of it */
 };
 
@@ -410,15 +411,15 @@ struct rec_memory {
 
 /* A request that was served through a socket. */
 struct rec_request {
-	struct rec_hdr h; /* from the first bytes received to the last ones written; id: the descriptor */
-	u64 read_ns;	  /* when the server had read the first bytes */
-	u64 accept_ns;	  /* of the connection, if this is its first request; 0: it is not, or unknown */
-	u64 first_byte_ns; /* of the answer; 0: none */
+	struct rec_hdr h;                  /* from the first bytes received to the last ones written; id: the descriptor */
+	u64 read_ns;                       /* when the server had read the first bytes */
+	u64 accept_ns;                     /* of the connection, if this is its first request; 0: it is not, or unknown */
+	u64 first_byte_ns;                 /* of the answer; 0: none */
 	u64 first_chunk_ns, last_chunk_ns; /* of the parts after its header; 0: none */
 	u64 bytes_read, bytes_written;
 	u64 longest_ns; /* between two parts */
-	u64 blocked_ns;	/* in calls that wrote the answer and had to wait, for example for a slow client */
-	u64 gone_ns;	/* when the client's closing of the connection, or of its half, was seen; 0: not seen */
+	u64 blocked_ns; /* in calls that wrote the answer and had to wait, for example for a slow client */
+	u64 gone_ns;    /* when the client's closing of the connection, or of its half, was seen; 0: not seen */
 	u32 reads, writes;
 	u32 chunks; /* parts of the answer */
 	u16 family; /* AF_ */
@@ -444,9 +445,9 @@ struct rec_message {
 };
 
 enum sample_kind {
-	SAMPLE_CPU,	/* taken at regular intervals of CPU time */
+	SAMPLE_CPU,     /* taken at regular intervals of CPU time */
 	SAMPLE_OFF_CPU, /* of a thread that waited */
-	SAMPLE_WAKER,	/* of a thread that ended another one's wait */
+	SAMPLE_WAKER,   /* of a thread that ended another one's wait */
 	SAMPLE_KIND_MAX,
 };
 
@@ -460,17 +461,17 @@ enum sample_kind {
 #endif
 #define SAMPLE_REG_PC (SAMPLE_REGS - 1)
 
-#define SAMPLE_KERNEL_MAX 48	/* frames */
+#define SAMPLE_KERNEL_MAX 48 /* frames */
 #define SAMPLE_PYTHON_MAX 64
-#define SAMPLE_STACK_MAX 65536	/* bytes, from the stack pointer up: llama.cpp has a frame of 36 KB */
+#define SAMPLE_STACK_MAX 65536 /* bytes, from the stack pointer up: llama.cpp has a frame of 36 KB */
 
-#define SAMPLE_F_TRUNCATED 0x01	 /* the stack goes on beyond what was copied: it is longer, or a page is not there */
+#define SAMPLE_F_TRUNCATED 0x01  /* the stack goes on beyond what was copied: it is longer, or a page is not there */
 #define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */
-#define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
-#define SAMPLE_F_WAITS 0x08	 /* the thread still waits: its stack is not copied, and instead of Python frames there is one
+#define SAMPLE_F_NO_USER 0x04    /* no registers and no stack: a thread without user mode */
+#define SAMPLE_F_WAITS 0x08      /* the thread still waits: its stack is not copied, and instead of Python frames there is one
 				  * whose `code` is the thread pointer; see sample_complete() in stack/stack.c */
-#define SAMPLE_F_WOKEN_IRQ 0x20	 /* SAMPLE_OFF_CPU: an interrupt ended the wait */
-#define SAMPLE_F_LOOKED 0x10	 /* with SAMPLE_F_WAITS: for a dump while the recording goes on; the whole wait comes later */
+#define SAMPLE_F_WOKEN_IRQ 0x20  /* SAMPLE_OFF_CPU: an interrupt ended the wait */
+#define SAMPLE_F_LOOKED 0x10     /* with SAMPLE_F_WAITS: for a dump while the recording goes on; the whole wait comes later */
 
 /* Addresses in the process. */
 struct python_frame {
@@ -493,9 +494,9 @@ struct python_task {
  */
 struct rec_sample {
 	struct rec_hdr h; /* id: enum sample_kind. SAMPLE_CPU: an instant; SAMPLE_OFF_CPU: the wait */
-	u32 step;	  /* number + 1 of the step that the thread works on; 0: none */
-	u8 state;	  /* enum time_state: at the instant, or of the wait */
-	u8 flags;	  /* SAMPLE_F_* */
+	u32 step;         /* number + 1 of the step that the thread works on; 0: none */
+	u8 state;         /* enum time_state: at the instant, or of the wait */
+	u8 flags;         /* SAMPLE_F_* */
 	u16 kernel_n;
 	u16 python_n;
 	u16 task; /* 1: the asyncio task is known */
@@ -521,7 +522,7 @@ struct rec_stack {
 	u32 waker_tid;
 	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: the wait's */
 	union {
-		u64 ref;	 /* as the sample's; of SAMPLE_OFF_CPU until its waker is known */
+		u64 ref;         /* as the sample's; of SAMPLE_OFF_CPU until its waker is known */
 		u32 waker_stack; /* SAMPLE_OFF_CPU: the waker's stack, by number; or STACK_NONE */
 	};
 };
@@ -544,12 +545,12 @@ struct rec_gpu {
 	u32 name;        /* of a kernel: its number in the recording; 0: unknown */
 	u32 correlation; /* the number of the call that caused it, as CUPTI counts */
 	u32 grid[3], block[3];
-	u32 shared;     /* bytes of a block; those of them known at compile time: */
+	u32 shared; /* bytes of a block; those of them known at compile time: */
 	u32 shared_static;
-	u32 registers;  /* of a thread; 0: unknown */
-	u32 copy_kind;  /* enum gpu_copy_kind in gpu/hand_over.h */
-	u32 graph;      /* the CUDA graph that it belongs to; 0: none */
-	u32 launch_tid; /* the thread that launched it; 0: that was not seen */
+	u32 registers;      /* of a thread; 0: unknown */
+	u32 copy_kind;      /* enum gpu_copy_kind in gpu/hand_over.h */
+	u32 graph;          /* the CUDA graph that it belongs to; 0: none */
+	u32 launch_tid;     /* the thread that launched it; 0: that was not seen */
 	u32 graph_position; /* its place in the graph, from 1 on; 0: unknown */
 	u32 captured_in;    /* number in the recording of the operator in which it was captured; 0: unknown */
 	u64 graph_node;
@@ -571,7 +572,7 @@ enum gpu_part {
 /* A time of GPU_PART_IDLE_LAUNCH, from the end of one launch's work to the next launch. */
 struct gpu_gap {
 	u64 start_ns, dur_ns; /* dur_ns 0: there is none */
-	u32 tid;	      /* the thread whose launch ended it; if none did, the step's */
+	u32 tid;              /* the thread whose launch ended it; if none did, the step's */
 	u32 pad;
 };
 #define GPU_GAPS 3 /* of a step: the longest, in order */
@@ -581,26 +582,26 @@ struct gpu_gap {
 /* One device during a step, as the process of the step used it. */
 struct gpu_step_device {
 	u32 device;
-	u32 track;           /* the number of its track in the recording */
-	u32 kernels, copies; /* that ran within it */
+	u32 track;            /* the number of its track in the recording */
+	u32 kernels, copies;  /* that ran within it */
 	u64 ns[GPU_PART_MAX]; /* add up to the step's time exactly */
 	u64 after_ns;         /* how long work launched in the step ran on after its end */
 };
 #define GPU_STEP_DEVICES 16 /* if there are more, those with the lowest numbers have an entry of their own */
 
 struct rec_gpu_step {
-	struct rec_hdr h;    /* of the step; id: its probe */
-	u32 step;            /* its number */
-	u32 device;          /* the one that was busy for longest, in the step and with what was launched in it */
+	struct rec_hdr h; /* of the step; id: its probe */
+	u32 step;         /* its number */
+	u32 device;       /* the one that was busy for longest, in the step and with what was launched in it */
 	/* What follows covers all devices together: they are busy while any of them is, and idle while all are. */
 	u32 kernels, copies; /* that ran within it */
 	u32 n_devices;       /* devices that ran something, or had something to run; 1 if none had */
 	u32 pad;
-	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
-	u64 after_ns;         /* how long work launched in the step ran on after its end */
-	u64 residual_ns;      /* clock uncertainty of the GPU's times */
-	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step; sum to that time; all 0: unknown */
-	struct gpu_gap gaps[GPU_GAPS]; /* none of the devices had anything to do */
+	u64 ns[GPU_PART_MAX];                             /* add up to h.dur_ns exactly */
+	u64 after_ns;                                     /* how long work launched in the step ran on after its end */
+	u64 residual_ns;                                  /* clock uncertainty of the GPU's times */
+	u64 before_ns[GPU_PART_MAX];                      /* since the end of its thread's last step; sum to that time; all 0: unknown */
+	struct gpu_gap gaps[GPU_GAPS];                    /* none of the devices had anything to do */
 	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by number; n_devices of them, as far as they fit. The last member */
 };
 /* The size with n devices: the unused ones are not sent. */
@@ -609,13 +610,54 @@ struct rec_gpu_step {
 /* A process's use of a device in one interval. */
 struct rec_gpu_load {
 	struct rec_hdr h; /* id: the device; tid: the process */
-	u64 busy_ns;	  /* time in which something ran, at most h.dur_ns */
-	u32 waits;	  /* launched and not done at the interval's end; valid only with: */
+	u64 busy_ns;      /* time in which something ran, at most h.dur_ns */
+	u32 waits;        /* launched and not done at the interval's end; valid only with: */
 	u32 has_waits;
 };
 
+enum gap_end {
+	GAP_COMPLETE, /* explained back to its begin */
+	GAP_TOO_LONG, /* given up after very many segments */
+	GAP_TOO_OLD,  /* what was logged of the rest has been overwritten */
+};
+
+#define GAP_SEGMENT_F_WAKES 0x01   /* ended as its thread woke, or created, that of the segment after it */
+#define GAP_SEGMENT_F_LIMITED 0x02 /* ST_RUNNABLE: a CPU limit of its cgroup held it back */
+#define CALL_NONE 0xffff
+
+/* What a thread did while the next step could not begin; as a cause: in all. */
+struct gap_segment {
+	u64 start_ns, dur_ns; /* a cause has no start */
+	u64 by_ns;            /* of a cause, ST_RUNNABLE: how long `by` ran */
+	u64 arg;              /* with a call: its first argument, of a cause the last one's */
+	u32 tid, tgid;        /* tgid 0: unknown */
+	u32 by_tid, by_tgid;  /* ST_RUNNABLE: which thread ran on its CPU meanwhile, of a cause for longest; 0: none did */
+	u16 call;             /* of a wait: the system call; CALL_NONE: none */
+	u8 state;             /* enum time_state; ST_MAX: unknown */
+	u8 flags;             /* GAP_SEGMENT_F_* */
+	u32 pad;
+	char comm[TASK_COMM_LEN], by[TASK_COMM_LEN]; /* "": unknown */
+};
+
+#define GAP_CAUSES_MAX 32
+#define GAP_SEGMENTS_MAX 256
+
+/* From the end of a context's step to the start of its next one. The causes, and what is beside them, sum to it. */
+struct rec_gap {
+	struct rec_hdr h; /* tid: the thread of the next step; id: its probe */
+	u64 context;
+	u64 others_ns, unknown_ns; /* of causes that found no room, and of none */
+	u32 step;                  /* the number of the next step */
+	u8 end;                    /* enum gap_end */
+	u8 n_causes;
+	u16 n;
+	/* n_causes, the longest first; then the latest n segments, the last one first, which touch each other. The last member */
+	struct gap_segment seg[GAP_CAUSES_MAX + GAP_SEGMENTS_MAX];
+};
+#define REC_GAP_SIZE(n) (__builtin_offsetof(struct rec_gap, seg) + (n) * sizeof(struct gap_segment))
+
 /* The largest record that a sink takes, and the largest that the programs send. */
-#define REC_SIZE_MAX sizeof(struct rec_step_parts)
+#define REC_SIZE_MAX sizeof(struct rec_gap)
 #define REC_SENT_MAX (REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX) + sizeof(struct python_task))
 
 /* Both sides copy records in units of 8 bytes, and the rings align them to that. */
@@ -641,8 +683,9 @@ REC_ASSERT_WHOLE(struct rec_stack);
 REC_ASSERT_WHOLE(struct rec_gpu);
 REC_ASSERT_WHOLE(struct rec_gpu_step);
 REC_ASSERT_WHOLE(struct rec_gpu_load);
-_Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
-	"a step with all its parts is the largest record of a sink");
+REC_ASSERT_WHOLE(struct rec_gap);
+_Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_step_parts) <= REC_SIZE_MAX,
+	"a gap with all its segments is the largest record of a sink");
 _Static_assert(REC_SIZE_MAX <= REC_SENT_MAX, "a sample is the largest record that is sent");
 
 #endif

@@ -316,6 +316,7 @@ static const char *const rec_kinds[] = {
 	[REC_GPU_LOAD] = "gpu_load",
 	[REC_NODE] = "node",
 	[REC_MESSAGE] = "message",
+	[REC_GAP] = "gap",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

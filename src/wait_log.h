@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The log of each CPU: who ran on it, why each one left it, and whom they woke. Of all tasks of the machine, since a thread of
+ * a target may wait for any of them. Written by the BPF programs of the scheduler, and read in place by user space, which
+ * walks it back from the end of a wait to its cause: waits/way_back.h.
+ *
+ * Each CPU's logs are rings of 1 << shift entries, of which the newest are valid. Each has one writer, which interrupts
+ * cannot hit. Entries that were overwritten before anybody asked for them are no loss until somebody does.
+ */
+#ifndef INFTRACE_WAIT_LOG_H
+#define INFTRACE_WAIT_LOG_H
+
+#include "record.h"
+
+#define RAN_F_THROTTLED 0x01 /* a CPU limit of its cgroup takes the CPU away */
+
+/* A task's time on a CPU. It began at the end of the entry before. */
+struct ran {
+	u64 end_ns;
+	u64 arg; /* with a call: its first argument */
+	u32 tid, tgid;
+	char comm[TASK_COMM_LEN];
+	u16 call; /* the number of the system call in which it left the CPU to wait; CALL_NONE: in none */
+	u8 state; /* enum time_state from then on; ST_CPU: it is gone */
+	u8 flags; /* RAN_F_* */
+	u32 pad;
+};
+
+#define WAKE_F_IRQ 0x01    /* from an interrupt: it hit the waker by chance */
+#define WAKE_F_SOFT 0x02   /* with that: perhaps from a soft interrupt, which a call of the waker may have run */
+#define WAKE_F_KERNEL 0x04 /* by a thread of the kernel */
+#define WAKE_F_FORK 0x08   /* not a wake-up: the task was created */
+
+/* A wake-up of a task that is not a thread of the kernel. */
+struct wake {
+	u64 ns;
+	u32 tid, waker_tid;
+	u16 call; /* the waker's; CALL_NONE: none */
+	u8 flags; /* WAKE_F_* */
+	u8 pad[5];
+};
+
+/* Entries written so far. The entry at `ran` is the running task, which has not left yet. */
+struct wait_log_heads {
+	u64 ran, wakes;
+	u64 place;  /* see on_task_stack() */
+	u64 pad[5]; /* a cache line for each CPU */
+};
+
+_Static_assert(sizeof(struct ran) == 48 && sizeof(struct wake) == 24, "no padding");
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "waits/causes.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool cause_is(const struct gap_segment *a, const struct gap_segment *b)
+{
+	return a->tid == b->tid && a->state == b->state && a->call == b->call && !((a->flags ^ b->flags) & GAP_SEGMENT_F_LIMITED);
+}
+
+void causes_add(struct causes *c, const struct gap_segment *s)
+{
+	size_t i = 0;
+
+	if (s->state >= ST_MAX) {
+		c->unknown_ns += s->dur_ns;
+		return;
+	}
+	while (i < c->n && (!cause_is(&c->list[i], s) || c->list[i].by_tid != s->by_tid))
+		i++;
+	if (i == CAUSES_FINE) {
+		c->others_ns += s->dur_ns;
+		return;
+	}
+	if (i == c->n) {
+		c->list[c->n++] = *s;
+		c->list[i].dur_ns = c->list[i].by_ns = 0;
+	}
+	c->list[i].dur_ns += s->dur_ns;
+	c->list[i].by_ns += s->by_ns ? s->by_ns : s->dur_ns;
+	c->list[i].arg = s->arg;
+}
+
+void causes_add_gap(struct causes *c, const struct rec_gap *gap)
+{
+	for (size_t i = 0; i < gap->n_causes; i++)
+		causes_add(c, &gap->seg[i]);
+	c->others_ns += gap->others_ns;
+	c->unknown_ns += gap->unknown_ns;
+}
+
+static int compare_causes(const void *a, const void *b)
+{
+	uint64_t x = ((const struct gap_segment *)a)->dur_ns, y = ((const struct gap_segment *)b)->dur_ns;
+
+	return (x < y) - (x > y);
+}
+
+void causes_finish(struct causes *c, size_t most)
+{
+	size_t n = 0, k;
+
+	if (c->n)
+		qsort(c->list, c->n, sizeof(c->list[0]), compare_causes);
+	/* of one thread's waits for a CPU the longest comes first, and names the thread that ran */
+	for (size_t i = 0; i < c->n; i++) {
+		for (k = 0; k < n && !cause_is(&c->list[k], &c->list[i]); k++)
+			;
+		if (k < n)
+			c->list[k].dur_ns += c->list[i].dur_ns;
+		else
+			c->list[n++] = c->list[i];
+	}
+	c->n = n;
+	if (n)
+		qsort(c->list, n, sizeof(c->list[0]), compare_causes);
+	while (c->n > most)
+		c->others_ns += c->list[--c->n].dur_ns;
+}

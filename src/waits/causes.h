@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sums the segments of gaps by cause: thread, state, and call. */
+#ifndef INFTRACE_WAITS_CAUSES_H
+#define INFTRACE_WAITS_CAUSES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+#define CAUSES_FINE 64
+
+/* All zero: empty. Waits for a CPU are summed by the thread that ran meanwhile until causes_finish(). The list and the two
+ * others sum to what was added. */
+struct causes {
+	struct gap_segment list[CAUSES_FINE];
+	size_t n;
+	uint64_t others_ns; /* of causes that came when the list was full */
+	uint64_t unknown_ns;
+};
+
+void causes_add(struct causes *c, const struct gap_segment *s);
+
+/* Adds the causes of a gap. */
+void causes_add_gap(struct causes *c, const struct rec_gap *gap);
+
+/* Sorts the list, the longest first, with one entry for all waits of a thread for a CPU, and cuts it to `most`: the rest goes to
+ * the others. */
+void causes_finish(struct causes *c, size_t most);
+
+#endif

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "waits/gaps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "engine/check.h"
+#include "util/alloc.h"
+#include "util/list.h"
+
+/* More contexts than a server has; if there are more, that whose last step was the earliest is forgotten. */
+#define CONTEXTS_MAX 1024
+
+struct gap_key {
+	uint64_t context;
+	uint64_t tgid;
+};
+
+struct gap_context {
+	UT_hash_handle hh;
+	struct gap_key key;
+	uint64_t busy_until;
+	uint32_t steps_lost; /* before its last step */
+};
+
+/* A step whose gap is not known yet. */
+struct gap_step {
+	uint64_t start, end, context;
+	uint32_t tgid, tid, cpu, number, probe, steps_lost;
+	bool began_before;
+	unsigned int rounds;
+};
+
+struct gaps {
+	struct wait_walker *walker;
+	const struct probe_table *probes;
+	uint64_t open_ns;
+	struct gap_context *contexts;
+	struct gap_step *steps; /* by their starts */
+	size_t n, cap;
+	struct way way;
+	struct rec_gap gap;
+};
+
+struct gaps *gaps_new(const struct wait_log *log, const struct probe_table *probes)
+{
+	struct gaps *g = xcalloc(1, sizeof(*g));
+
+	g->walker = wait_walker_new(log);
+	g->probes = probes;
+	return g;
+}
+
+static void gaps_forget(struct gaps *g)
+{
+	struct gap_context *c, *next;
+
+	HASH_ITER(hh, g->contexts, c, next)
+	{
+		HASH_DEL(g->contexts, c);
+		free(c);
+	}
+	g->n = 0;
+}
+
+void gaps_free(struct gaps *g)
+{
+	if (!g)
+		return;
+	gaps_forget(g);
+	wait_walker_free(g->walker);
+	free(g->steps);
+	free(g);
+}
+
+void gaps_open(struct gaps *g, uint64_t open_ns)
+{
+	gaps_forget(g);
+	g->open_ns = open_ns;
+}
+
+void gaps_step(struct gaps *g, const struct rec_step *r)
+{
+	struct gap_step s = {
+		.start = r->h.start_ns,
+		.end = r->h.start_ns + r->h.dur_ns,
+		.tgid = r->h.tgid,
+		.tid = r->h.tid,
+		.cpu = r->h.cpu,
+		.number = r->number,
+		.probe = r->h.id,
+		.steps_lost = r->steps_lost,
+		.began_before = r->h.flags & REC_F_OPEN_START,
+	};
+	size_t i;
+
+	check_value(&g->probes->specs[r->h.id], r->vals, "context", &s.context);
+	list_push(g->steps, g->n, g->cap);
+	for (i = g->n - 1; i > 0 && g->steps[i - 1].start > s.start; i--)
+		g->steps[i] = g->steps[i - 1];
+	g->steps[i] = s;
+}
+
+static struct gap_context *context_of(struct gaps *g, const struct gap_step *s)
+{
+	const struct gap_key key = { s->context, s->tgid };
+	struct gap_context *c, *oldest;
+
+	HASH_FIND(hh, g->contexts, &key, sizeof(key), c);
+	if (!c) {
+		if (HASH_COUNT(g->contexts) == CONTEXTS_MAX) {
+			oldest = g->contexts;
+			HASH_DEL(g->contexts, oldest);
+			free(oldest);
+		}
+		c = xcalloc(1, sizeof(*c));
+		c->key = key;
+	} else {
+		HASH_DEL(g->contexts, c); /* to the end of the list */
+	}
+	HASH_ADD(hh, g->contexts, key, sizeof(key), c);
+	return c;
+}
+
+/* Adds the way to a gap. Returns its size. */
+static size_t gap_fill(struct rec_gap *gap, const struct way *way)
+{
+	gap->others_ns = way->causes.others_ns;
+	gap->unknown_ns = way->causes.unknown_ns;
+	gap->end = way->end;
+	gap->n_causes = (uint8_t)way->causes.n;
+	gap->n = (uint16_t)way->n;
+	memcpy(gap->seg, way->causes.list, way->causes.n * sizeof(*gap->seg));
+	memcpy(gap->seg + way->causes.n, way->seg, way->n * sizeof(*gap->seg));
+	return REC_GAP_SIZE(way->causes.n + way->n);
+}
+
+/* Passes on the gap before a step, if there is one and no step within it was lost. */
+static void pass_gap(struct gaps *g, const struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	struct gap_context *c = context_of(g, s);
+
+	if (c->busy_until && s->start > c->busy_until && s->steps_lost == c->steps_lost && !s->began_before) {
+		g->gap.h = (struct rec_hdr){
+			.start_ns = c->busy_until,
+			.dur_ns = s->start - c->busy_until,
+			.tgid = s->tgid,
+			.tid = s->tid,
+			.cpu = (uint16_t)s->cpu,
+			.kind = REC_GAP,
+			.id = s->probe,
+		};
+		g->gap.context = s->context;
+		g->gap.step = s->number;
+		way_back(g->walker, s->tid, g->open_ns, c->busy_until, s->start, &g->way);
+		cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
+	}
+	c->steps_lost = s->steps_lost;
+	if (s->end > c->busy_until)
+		c->busy_until = s->end;
+}
+
+void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	size_t done = 0;
+
+	/* a step that began before another one of its context was given no later than that one's round */
+	while (done < g->n && (all || g->steps[done].rounds))
+		pass_gap(g, &g->steps[done++], cb, arg);
+	g->n -= done;
+	memmove(g->steps, g->steps + done, g->n * sizeof(*g->steps));
+	for (size_t i = 0; i < g->n; i++)
+		g->steps[i].rounds++;
+}

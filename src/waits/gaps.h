@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The gaps between the steps of each context, and who caused them: waits/way_back.h. In user space, from the steps' records
+ * and the logs of the CPUs.
+ */
+#ifndef INFTRACE_WAITS_GAPS_H
+#define INFTRACE_WAITS_GAPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/spec.h"
+#include "waits/way_back.h"
+
+struct gaps;
+
+/* log: the logs belong to the caller. probes must outlive the gaps. */
+struct gaps *gaps_new(const struct wait_log *log, const struct probe_table *probes);
+void gaps_free(struct gaps *g);
+
+/* A window opens: nothing came before. */
+void gaps_open(struct gaps *g, uint64_t open_ns);
+
+void gaps_step(struct gaps *g, const struct rec_step *r);
+
+/* Passes on the gaps before the steps that were given before the previous call, in the order in which these began. Call it when
+ * every step that was sent before the previous call has been given. all: there will be no more steps. */
+void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);
+
+#endif

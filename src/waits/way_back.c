@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "waits/way_back.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "util/alloc.h"
+
+/* An entry is found by looking back through the logs of all CPUs at once, first a little, then ever further. */
+#define LOOK_NS 100000
+#define LOOK_GROWTH 8
+
+/* Wake-ups at one instant may go round in a circle; and a gap of seconds on a busy machine may consist of very many segments. */
+#define STEPS_MAX 16384
+
+/* A wake-up may be logged before the switch of the thread that is about to sleep, on the other CPU. */
+#define RACE_NS 50000
+
+/* Entries of one CPU, by number. */
+struct entries {
+	uint64_t first, head; /* valid ones: first <= n < head; of runs the one at head is the running task */
+	uint64_t at;          /* the place of the last search */
+	uint64_t look;        /* how far the search in progress has got */
+};
+
+struct cpu_log {
+	struct entries runs, wakes;
+};
+
+struct wait_walker {
+	struct wait_log log;
+	uint64_t since_ns;
+	struct cpu_log *cpu;
+};
+
+/* A task's time on a CPU. */
+struct run {
+	uint64_t start_ns, end_ns; /* UINT64_MAX: it runs */
+	const struct ran *entry;
+	unsigned int cpu;
+};
+
+struct wait_walker *wait_walker_new(const struct wait_log *log)
+{
+	struct wait_walker *w = xcalloc(1, sizeof(*w));
+
+	w->log = *log;
+	w->cpu = xcalloc(log->cpus, sizeof(*w->cpu));
+	return w;
+}
+
+void wait_walker_free(struct wait_walker *w)
+{
+	if (!w)
+		return;
+	free(w->cpu);
+	free(w);
+}
+
+/* ---- entries ---- */
+
+static const struct ran *ran_of(const struct wait_walker *w, unsigned int cpu, uint64_t n)
+{
+	return &w->log.ran[((size_t)cpu << w->log.shift) + (n & ((1ull << w->log.shift) - 1))];
+}
+
+static const struct wake *wake_of(const struct wait_walker *w, unsigned int cpu, uint64_t n)
+{
+	return &w->log.wakes[((size_t)cpu << w->log.shift) + (n & ((1ull << w->log.shift) - 1))];
+}
+
+static uint64_t run_start(const struct wait_walker *w, unsigned int cpu, uint64_t n)
+{
+	uint64_t start = n ? ran_of(w, cpu, n - 1)->end_ns : 0;
+
+	return start > w->since_ns ? start : w->since_ns;
+}
+
+static uint64_t run_end(const struct wait_walker *w, unsigned int cpu, uint64_t n)
+{
+	return n == w->cpu[cpu].runs.head ? UINT64_MAX : ran_of(w, cpu, n)->end_ns;
+}
+
+/* The programs go on writing: the oldest eighth of a ring is theirs. */
+static void entries_look(struct entries *e, const uint64_t *head, unsigned int shift)
+{
+	uint64_t size = 1ull << shift, kept = size - size / 8;
+
+	e->head = __atomic_load_n(head, __ATOMIC_ACQUIRE);
+	e->first = e->head > kept ? e->head - kept : 0;
+	if (e->at < e->first || e->at > e->head)
+		e->at = e->head;
+}
+
+/* Since when all CPUs' logs are complete. */
+static uint64_t logs_begin(struct wait_walker *w)
+{
+	uint64_t begin = w->since_ns;
+
+	for (unsigned int i = 0; i < w->log.cpus; i++) {
+		struct cpu_log *c = &w->cpu[i];
+		uint64_t ns;
+
+		entries_look(&c->runs, &w->log.heads[i].ran, w->log.shift);
+		entries_look(&c->wakes, &w->log.heads[i].wakes, w->log.shift);
+		ns = c->runs.first ? run_start(w, i, c->runs.first) : 0;
+		if (ns > begin)
+			begin = ns;
+		ns = c->wakes.first ? wake_of(w, i, c->wakes.first)->ns : 0;
+		if (ns > begin)
+			begin = ns;
+	}
+	return begin;
+}
+
+/* Whether the programs have left alone what was read since logs_begin(). */
+static bool logs_kept(const struct wait_walker *w)
+{
+	uint64_t size = 1ull << w->log.shift;
+
+	for (unsigned int i = 0; i < w->log.cpus; i++) {
+		const struct wait_log_heads *h = &w->log.heads[i];
+
+		/* the entry at the head is being written, and an entry's start is the end of the one before */
+		if (__atomic_load_n(&h->ran, __ATOMIC_ACQUIRE) + 2 > w->cpu[i].runs.first + size ||
+			__atomic_load_n(&h->wakes, __ATOMIC_ACQUIRE) + 2 > w->cpu[i].wakes.first + size)
+			return false;
+	}
+	return true;
+}
+
+/* Sets runs.at to the last run that began before at_ns, or to the first. */
+static void runs_seek(struct wait_walker *w, unsigned int cpu, uint64_t at_ns)
+{
+	struct entries *e = &w->cpu[cpu].runs;
+
+	while (e->at < e->head && run_start(w, cpu, e->at + 1) < at_ns)
+		e->at++;
+	while (e->at > e->first && run_start(w, cpu, e->at) >= at_ns)
+		e->at--;
+}
+
+/* Finds the last run of the thread that began before at_ns, and did not end before from_ns. */
+static bool find_run(struct wait_walker *w, uint32_t tid, uint64_t at_ns, uint64_t from_ns, struct run *ret)
+{
+	uint64_t width = LOOK_NS, low;
+	bool found = false;
+
+	if (at_ns <= from_ns)
+		return false;
+	for (unsigned int i = 0; i < w->log.cpus; i++) {
+		runs_seek(w, i, at_ns);
+		w->cpu[i].runs.look = w->cpu[i].runs.at;
+	}
+	do {
+		low = at_ns - from_ns > width ? at_ns - width : from_ns;
+		for (unsigned int i = 0; i < w->log.cpus; i++) {
+			struct entries *e = &w->cpu[i].runs;
+
+			for (; e->look + 1 > e->first && run_end(w, i, e->look) > low; e->look--) {
+				uint64_t start = run_start(w, i, e->look);
+
+				if (ran_of(w, i, e->look)->tid != tid || start >= at_ns)
+					continue;
+				if (!found || start > ret->start_ns)
+					*ret = (struct run){ start, run_end(w, i, e->look), ran_of(w, i, e->look), i };
+				found = true;
+				break;
+			}
+		}
+		width *= LOOK_GROWTH;
+	} while (!found && low > from_ns);
+	return found;
+}
+
+static void wakes_seek(struct wait_walker *w, unsigned int cpu, uint64_t at_ns)
+{
+	struct entries *e = &w->cpu[cpu].wakes;
+
+	while (e->at < e->head && wake_of(w, cpu, e->at)->ns <= at_ns)
+		e->at++;
+	while (e->at > e->first && wake_of(w, cpu, e->at - 1)->ns > at_ns)
+		e->at--;
+}
+
+/* Finds the last wake-up of the thread within from_ns..at_ns; NULL: none. */
+static const struct wake *find_wake(struct wait_walker *w, uint32_t tid, uint64_t from_ns, uint64_t at_ns)
+{
+	const struct wake *found = NULL;
+	uint64_t width = LOOK_NS, low;
+
+	for (unsigned int i = 0; i < w->log.cpus; i++) {
+		wakes_seek(w, i, at_ns);
+		w->cpu[i].wakes.look = w->cpu[i].wakes.at;
+	}
+	do {
+		low = at_ns - from_ns > width ? at_ns - width : from_ns;
+		for (unsigned int i = 0; i < w->log.cpus; i++) {
+			struct entries *e = &w->cpu[i].wakes;
+
+			for (; e->look > e->first; e->look--) {
+				const struct wake *k = wake_of(w, i, e->look - 1);
+
+				if (k->ns < low)
+					break;
+				if (k->tid != tid)
+					continue;
+				if (!found || k->ns > found->ns)
+					found = k;
+				break;
+			}
+		}
+		width *= LOOK_GROWTH;
+	} while (!found && low > from_ns);
+	return found;
+}
+
+/* ---- the way ---- */
+
+struct walk {
+	struct wait_walker *w;
+	struct way *way;
+	uint64_t from_ns, begin_ns, at_ns; /* explained from at_ns on */
+	uint32_t on;
+	unsigned int cpu; /* on which it came at at_ns */
+	bool wakes;       /* at at_ns it woke the thread of the segment after it */
+	unsigned int steps;
+	size_t n; /* segments so far */
+	struct gap_segment last;
+};
+
+static bool is_same(const struct gap_segment *a, const struct gap_segment *b)
+{
+	return a->tid == b->tid && a->state == b->state && a->call == b->call && a->arg == b->arg && a->by_tid == b->by_tid &&
+	       (a->flags & GAP_SEGMENT_F_LIMITED) == (b->flags & GAP_SEGMENT_F_LIMITED);
+}
+
+/* Adds what came before: s from start_ns to at_ns. */
+static void walk_add(struct walk *k, uint64_t start_ns, struct gap_segment s)
+{
+	struct way *way = k->way;
+	struct gap_segment *last = &k->last;
+
+	if (start_ns < k->from_ns)
+		start_ns = k->from_ns;
+	if (start_ns >= k->at_ns)
+		return;
+	s.start_ns = start_ns;
+	s.dur_ns = k->at_ns - start_ns;
+	s.flags |= k->wakes ? GAP_SEGMENT_F_WAKES : 0;
+	k->wakes = false;
+	k->at_ns = start_ns;
+	causes_add(&way->causes, &s);
+	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s)) {
+		last->start_ns = start_ns;
+		last->dur_ns += s.dur_ns;
+	} else {
+		*last = s;
+		k->n++;
+	}
+	if (k->n <= GAP_SEGMENTS_MAX)
+		way->seg[k->n - 1] = *last;
+}
+
+static struct gap_segment segment_of(const struct run *r, uint8_t state)
+{
+	struct gap_segment s = { .tid = r->entry->tid, .tgid = r->entry->tgid, .call = CALL_NONE, .state = state };
+
+	memcpy(s.comm, r->entry->comm, sizeof(s.comm));
+	return s;
+}
+
+/* From start_ns on the thread could have run: divides that time among those that ran on its CPU. */
+static void walk_runnable(struct walk *k, uint64_t start_ns, const struct run *r, bool limited)
+{
+	struct gap_segment s = segment_of(r, ST_RUNNABLE);
+	struct entries *e = &k->w->cpu[k->cpu].runs;
+
+	s.flags = limited ? GAP_SEGMENT_F_LIMITED : 0;
+	if (start_ns < k->from_ns)
+		start_ns = k->from_ns;
+	if (limited) {
+		walk_add(k, start_ns, s);
+		return;
+	}
+	runs_seek(k->w, k->cpu, k->at_ns);
+	for (uint64_t n = e->at; n + 1 > e->first && k->at_ns > start_ns; n--) {
+		const struct ran *by = ran_of(k->w, k->cpu, n);
+		uint64_t from = run_start(k->w, k->cpu, n);
+
+		s.by_tid = by->tid;
+		s.by_tgid = by->tgid;
+		memcpy(s.by, by->comm, sizeof(s.by));
+		walk_add(k, from > start_ns ? from : start_ns, s);
+	}
+}
+
+/* Calls in which a thread passes data to another one through the network: on one machine, the soft interrupt that wakes the
+ * other is served within the call. */
+static bool call_may_send(uint16_t call)
+{
+	static const uint16_t calls[] = { SYS_write, SYS_writev, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_sendfile, SYS_splice,
+		SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_connect, SYS_accept, SYS_accept4, SYS_shutdown,
+		SYS_close, SYS_io_uring_enter };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (calls[i] == call)
+			return true;
+	}
+	return false;
+}
+
+static bool leads_on(const struct wake *k, uint32_t on, uint8_t state)
+{
+	if (!k->waker_tid || k->waker_tid == on || k->flags & WAKE_F_KERNEL)
+		return false;
+	if (!(k->flags & WAKE_F_IRQ))
+		return true;
+	return k->flags & WAKE_F_SOFT && call_may_send(k->call) && (state == ST_BLOCKED_NET || state == ST_BLOCKED_POLL);
+}
+
+/* The thread waited since the end of the run: goes on with the thread that woke it, or with what it did before. */
+static void walk_wait(struct walk *k, const struct run *r)
+{
+	uint64_t off_ns = r->end_ns, wake_ns;
+	const struct wake *wake = find_wake(k->w, k->on, off_ns > RACE_NS ? off_ns - RACE_NS : 0, k->at_ns);
+	struct gap_segment s = segment_of(r, r->entry->state);
+
+	if (wake) {
+		wake_ns = wake->ns > off_ns ? wake->ns : off_ns;
+		walk_runnable(k, wake_ns, r, false);
+		if (s.state != ST_STOPPED && leads_on(wake, k->on, s.state)) {
+			k->on = wake->waker_tid;
+			k->wakes = k->n;
+			return;
+		}
+	}
+	s.call = r->entry->call;
+	s.arg = s.call == CALL_NONE ? 0 : r->entry->arg;
+	walk_add(k, off_ns, s);
+}
+
+/* Goes on before the thread's first run in the logs: it was created then, or had waited since before they begin. */
+static void walk_first(struct walk *k, const struct run *first)
+{
+	const struct wake *wake = find_wake(k->w, k->on, k->begin_ns, k->at_ns);
+	struct ran unseen = *first->entry;
+
+	if (wake && wake->flags & WAKE_F_FORK) {
+		walk_runnable(k, wake->ns, first, false);
+		k->on = wake->waker_tid;
+		k->wakes = k->n;
+		return;
+	}
+	unseen.state = ST_BLOCKED_OTHER;
+	unseen.call = CALL_NONE;
+	walk_wait(k, &(struct run){ .end_ns = k->begin_ns, .entry = &unseen });
+}
+
+static void walk_step(struct walk *k)
+{
+	struct run r, before;
+
+	if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &r)) { /* on a CPU that has not switched since the logs begin */
+		walk_add(k, k->begin_ns, (struct gap_segment){ .tid = k->on, .call = CALL_NONE, .state = ST_CPU });
+		return;
+	}
+	if (r.end_ns >= k->at_ns) {
+		k->cpu = r.cpu;
+		walk_add(k, r.start_ns, segment_of(&r, ST_CPU));
+		if (k->at_ns <= k->from_ns)
+			return;
+		if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &before) || before.entry->state == ST_CPU) {
+			walk_first(k, &r); /* before.entry: another thread that had its number */
+			return;
+		}
+		r = before;
+	}
+	if (r.entry->state == ST_RUNNABLE)
+		walk_runnable(k, r.end_ns, &r, r.entry->flags & RAN_F_THROTTLED);
+	else
+		walk_wait(k, &r);
+}
+
+void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
+{
+	struct walk k = { .w = w, .way = ret, .from_ns = from_ns, .at_ns = to_ns, .on = tid };
+
+	ret->end = GAP_COMPLETE;
+	memset(&ret->causes, 0, sizeof(ret->causes));
+	w->since_ns = since_ns;
+	k.begin_ns = logs_begin(w);
+	while (k.at_ns > from_ns && ret->end == GAP_COMPLETE) {
+		if (k.at_ns <= k.begin_ns)
+			ret->end = GAP_TOO_OLD;
+		else if (k.steps++ == STEPS_MAX)
+			ret->end = GAP_TOO_LONG;
+		else
+			walk_step(&k);
+	}
+	if (!logs_kept(w)) {
+		memset(&ret->causes, 0, sizeof(ret->causes));
+		ret->end = GAP_TOO_OLD;
+		k.at_ns = to_ns;
+		k.n = 0;
+	}
+	k.wakes = false;
+	walk_add(&k, from_ns, (struct gap_segment){ .call = CALL_NONE, .state = ST_MAX });
+	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
+	causes_finish(&ret->causes, GAP_CAUSES_MAX);
+}

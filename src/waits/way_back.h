@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who made a thread wait: the way back through wake-ups, from the instant at which it went on to the begin of the interval.
+ *
+ * While the thread ran, or could have, the time is its own. Where it waited, the thread that woke it had to do something
+ * first: from the wake-up back, the time is that thread's, and so on through as many threads and processes as it takes. A
+ * wait that an interrupt ended (a timer, a disk, the network) belongs to the thread that waited. Each nanosecond has one
+ * owner: the segments touch each other and sum to the interval.
+ */
+#ifndef INFTRACE_WAITS_WAY_BACK_H
+#define INFTRACE_WAITS_WAY_BACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wait_log.h"
+#include "waits/causes.h"
+
+/* The logs of all CPUs, where the programs write them. */
+struct wait_log {
+	const struct ran *ran;              /* cpus << shift entries, as in src/wait_log.h */
+	const struct wake *wakes;           /* likewise */
+	const struct wait_log_heads *heads; /* cpus of them */
+	unsigned int cpus, shift;
+};
+
+/* Walks back through logs. */
+struct wait_walker;
+
+struct wait_walker *wait_walker_new(const struct wait_log *log);
+void wait_walker_free(struct wait_walker *w);
+
+struct way {
+	enum gap_end end;
+	struct causes causes; /* finished, GAP_CAUSES_MAX of them */
+	size_t n;
+	struct gap_segment seg[GAP_SEGMENTS_MAX]; /* the latest ones, the last one first */
+};
+
+/* The way back of a thread that ran at to_ns, to from_ns; nothing was logged before since_ns. If it does not reach that far,
+ * the rest is unknown. Quick if the times of successive calls are near each other. */
+void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
+
+#endif
