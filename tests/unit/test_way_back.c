@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Logs of CPUs, and the ways back through them. Times are in microseconds. */
+#include "unit.h"
+
+#include <sys/syscall.h>
+
+#include "util/names.h"
+#include "waits/way_back.h"
+
+#define CPUS 3
+#define SHIFT 8
+#define US 1000ull
+
+static struct ran rans[CPUS << SHIFT];
+static struct wake wakes[CPUS << SHIFT];
+static struct wait_log_heads heads[CPUS];
+static const struct wait_log logs = { rans, wakes, heads, CPUS, SHIFT };
+
+static int set_up(void **state)
+{
+	memset(rans, 0, sizeof(rans));
+	memset(wakes, 0, sizeof(wakes));
+	memset(heads, 0, sizeof(heads));
+	return 0;
+}
+
+static struct ran *ran_slot(unsigned int cpu)
+{
+	return &rans[cpu << SHIFT | (heads[cpu].ran & ((1 << SHIFT) - 1))];
+}
+
+/* The thread leaves the CPU. */
+static struct ran *ran(unsigned int cpu, uint32_t tid, uint64_t end_us, enum time_state state)
+{
+	struct ran *r = ran_slot(cpu);
+
+	*r = (struct ran){ .end_ns = end_us * US, .tid = tid, .tgid = tid / 10 * 10, .state = state, .call = CALL_NONE };
+	if (tid)
+		snprintf(r->comm, sizeof(r->comm), "t%u", tid);
+	heads[cpu].ran++;
+	return r;
+}
+
+static void runs(unsigned int cpu, uint32_t tid)
+{
+	ran(cpu, tid, 0, ST_CPU);
+	heads[cpu].ran--;
+}
+
+static struct wake *woke(unsigned int cpu, uint64_t us, uint32_t waker, uint32_t tid)
+{
+	struct wake *w = &wakes[cpu << SHIFT | (heads[cpu].wakes++ & ((1 << SHIFT) - 1))];
+
+	*w = (struct wake){ .ns = us * US, .tid = tid, .waker_tid = waker, .call = CALL_NONE };
+	return w;
+}
+
+static void add_segment(char *text, size_t size, const struct gap_segment *s)
+{
+	size_t n = strlen(text);
+
+	n += (size_t)snprintf(text + n, size - n, "%s%u%s %s", n ? ", " : "", s->tid, s->flags & GAP_SEGMENT_F_WAKES ? "*" : "",
+		s->state < ST_MAX ? time_state_name(s->state) : "?");
+	if (s->state == ST_RUNNABLE)
+		n += (size_t)snprintf(text + n, size - n, s->flags & GAP_SEGMENT_F_LIMITED ? " limit" : " <%u", s->by_tid);
+	snprintf(text + n, size - n, " %llu", (unsigned long long)s->dur_ns / US);
+}
+
+/* The way as text: the latest segment first, each with its length, * if it wakes the thread of the one after it. */
+static void way_is(uint32_t tid, uint64_t since_us, uint64_t from_us, uint64_t to_us, const char *want)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+	char text[1024] = "";
+	uint64_t at = to_us * US;
+
+	way_back(w, tid, since_us * US, from_us * US, to_us * US, &way);
+	wait_walker_free(w);
+	for (size_t i = 0; i < way.n; i++) {
+		assert_int_equal(way.seg[i].start_ns + way.seg[i].dur_ns, at);
+		assert_true(way.seg[i].dur_ns > 0);
+		at = way.seg[i].start_ns;
+		add_segment(text, sizeof(text), &way.seg[i]);
+	}
+	assert_int_equal(at, from_us * US);
+	assert_string_equal(text, want);
+}
+
+TEST_WITH(own_time, set_up, NULL)
+{
+	ran(0, 10, 1000, ST_RUNNABLE);
+	ran(0, 20, 1300, ST_RUNNABLE);
+	ran(0, 21, 1400, ST_BLOCKED_SLEEP);
+	runs(0, 10);
+	way_is(10, 0, 500, 2000, "10 cpu 600, 10 runnable <21 100, 10 runnable <20 300, 10 cpu 500");
+	way_is(10, 0, 1100, 1900, "10 cpu 500, 10 runnable <21 100, 10 runnable <20 200");
+	way_is(10, 0, 1500, 1900, "10 cpu 400");
+}
+
+TEST_WITH(through_wakers, set_up, NULL)
+{
+	/* 10 waits for 20, which waits for 30, which sleeps */
+	ran(0, 10, 100, ST_BLOCKED_FUTEX);
+	ran(1, 20, 110, ST_BLOCKED_IPC);
+	ran(2, 30, 90, ST_BLOCKED_SLEEP)->call = SYS_clock_nanosleep;
+	ran(2, 0, 500, ST_RUNNABLE);
+	woke(2, 490, 7, 30)->flags = WAKE_F_IRQ;
+	woke(2, 600, 30, 20);
+	runs(2, 30);
+	ran(1, 0, 620, ST_RUNNABLE);
+	woke(1, 800, 20, 10);
+	runs(1, 20);
+	ran(0, 99, 850, ST_RUNNABLE);
+	runs(0, 10);
+	way_is(10, 0, 100, 1000,
+		"10 cpu 150, 10 runnable <99 50, 20* cpu 180, 20 runnable <0 20, 30* cpu 100, 30 runnable <0 10, 30 blocked_sleep 390");
+}
+
+TEST_WITH(last_wake_up_counts, set_up, NULL)
+{
+	ran(0, 10, 100, ST_BLOCKED_FUTEX);
+	woke(1, 50, 20, 10); /* before it waited */
+	woke(1, 300, 20, 10);
+	ran(0, 0, 310, ST_RUNNABLE);
+	ran(0, 10, 320, ST_BLOCKED_FUTEX); /* looked, and waited again */
+	woke(1, 700, 21, 10);
+	ran(0, 0, 700, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 20, 400, ST_BLOCKED_POLL);
+	runs(1, 21);
+	way_is(10, 0, 200, 800, "10 cpu 100, 21* cpu 300, 21 blocked_other 200");
+}
+
+TEST_WITH(interrupts_end_own_waits, set_up, NULL)
+{
+	struct wake *w;
+
+	ran(0, 10, 100, ST_BLOCKED_NET)->call = SYS_recvfrom;
+	w = woke(1, 500, 20, 10);
+	runs(1, 20);
+	ran(0, 0, 500, ST_RUNNABLE);
+	runs(0, 10);
+	w->flags = WAKE_F_IRQ;
+	way_is(10, 0, 0, 600, "10 cpu 100, 10 blocked_net 400, 10 cpu 100");
+	w->flags = WAKE_F_IRQ | WAKE_F_SOFT; /* it hit user code */
+	way_is(10, 0, 0, 600, "10 cpu 100, 10 blocked_net 400, 10 cpu 100");
+	w->call = SYS_sendto; /* sent by the thread of this machine */
+	way_is(10, 0, 0, 600, "10 cpu 100, 20* cpu 500");
+	w->flags = WAKE_F_KERNEL;
+	way_is(10, 0, 0, 600, "10 cpu 100, 10 blocked_net 400, 10 cpu 100");
+}
+
+TEST_WITH(stopped_and_limited, set_up, NULL)
+{
+	ran(0, 10, 100, ST_STOPPED);
+	woke(1, 500, 20, 10);
+	ran(0, 0, 510, ST_RUNNABLE);
+	ran(0, 10, 600, ST_RUNNABLE)->flags = RAN_F_THROTTLED;
+	ran(0, 0, 900, ST_RUNNABLE);
+	runs(0, 10);
+	way_is(10, 0, 50, 1000, "10 cpu 100, 10 runnable limit 300, 10 cpu 90, 10 runnable <0 10, 10 stopped 400, 10 cpu 50");
+}
+
+TEST_WITH(created, set_up, NULL)
+{
+	ran(0, 20, 300, ST_BLOCKED_SLEEP);
+	ran(1, 0, 320, ST_RUNNABLE);
+	runs(1, 20);
+	woke(1, 500, 20, 30)->flags = WAKE_F_FORK;
+	ran(0, 0, 520, ST_RUNNABLE);
+	runs(0, 30);
+	way_is(30, 0, 400, 600, "30 cpu 80, 30 runnable <0 20, 20* cpu 100");
+}
+
+TEST_WITH(asleep_before, set_up, NULL)
+{
+	/* neither was seen before the log's begin */
+	woke(1, 500, 20, 10);
+	ran(0, 0, 520, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 0, 450, ST_RUNNABLE);
+	runs(1, 20);
+	way_is(10, 100, 200, 600, "10 cpu 80, 10 runnable <0 20, 20* cpu 50, 20 blocked_other 250");
+	way_is(10, 550, 560, 600, "10 cpu 40");
+}
+
+TEST_WITH(never_switched, set_up, NULL)
+{
+	runs(0, 10); /* CPU 1 has not switched: its task has no name yet */
+	woke(1, 500, 20, 10);
+	ran(0, 10, 100, ST_BLOCKED_FUTEX);
+	ran(0, 0, 520, ST_RUNNABLE);
+	runs(0, 10);
+	way_is(10, 0, 50, 600, "10 cpu 80, 10 runnable <0 20, 20* cpu 450");
+}
+
+TEST_WITH(overwritten, set_up, NULL)
+{
+	uint64_t us = 0;
+
+	for (int i = 0; i < 1000; i++)
+		ran(0, i % 2 ? 10 : 20, us += 10, ST_RUNNABLE);
+	runs(0, 20);
+	way_is(20, 0, us - 25, us + 5, "20 cpu 5, 20 runnable <10 10, 20 cpu 10, 20 runnable <10 5");
+	/* of 256 entries 32 may be overwritten at any time, and count as lost */
+	way_is(20, 0, 7000, us - 2210, "20 cpu 10, 20 runnable <10 10, 20 cpu 10, 0 ? 760");
+}
+
+TEST_WITH(circles, set_up, NULL)
+{
+	/* two threads woke each other at one instant, as it seems */
+	ran(0, 10, 400, ST_BLOCKED_FUTEX);
+	ran(1, 20, 400, ST_BLOCKED_FUTEX);
+	woke(0, 500, 10, 20);
+	woke(1, 500, 20, 10);
+	ran(0, 0, 600, ST_RUNNABLE);
+	ran(1, 0, 600, ST_RUNNABLE);
+	runs(0, 10);
+	runs(1, 20);
+	way_is(10, 0, 100, 700, "10 cpu 100, 10 runnable <0 100, 0 ? 400");
+}
+
+RUN_TESTS(NULL, NULL)
