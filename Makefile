@@ -63,7 +63,7 @@ say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 all: $(O)/inftrace $(O)/inftrace-gpu.so
 .SECONDARY:
 
-$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h src/wait_log.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@

@@ -2,9 +2,9 @@
 /*
  * Behind which threads a thread waited for a CPU.
  *
- * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, its run queue
- * latency is divided among the threads that ran meanwhile. If the load balancer moves a waiting thread to another CPU, the
- * time up to then is divided by the log of the CPU that it leaves. The part of a wait before the log's beginning stays unnamed.
+ * When a thread of a step comes onto a CPU, its run queue latency is divided among the threads that ran there meanwhile, by
+ * the CPU's log (wait_log.bpf.h). If the load balancer moves a waiting thread to another CPU, the time up to then is divided
+ * by the log of the CPU that it leaves. The part of a wait before the last RAN_LOOK threads stays unnamed.
  *
  * All programs here run with the run queue of the log's CPU locked, by the scheduler at a switch or by the load balancer
  * that takes a thread away, so nobody reads a log while it is written.
@@ -14,66 +14,9 @@
 
 #include "states.bpf.h"
 #include "group.bpf.h"
+#include "wait_log.bpf.h"
 
-#define RAN_LOG 128 /* a power of two */
-
-struct ran {
-	u64 end; /* it began at the end of the previous one */
-	u32 tid, tgid;
-	char comm[TASK_COMM_LEN];
-};
-
-struct ran_log {
-	u32 at; /* index of the running thread, whose end is not known */
-	u32 pad;
-	struct ran ran[RAN_LOG];
-};
-
-/* By CPU; user space sizes it to the number of CPUs. A CPU beyond that has no log. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ran_log);
-} ran_logs SEC(".maps");
-
-static __always_inline struct ran *ran_at(struct ran_log *log, u32 i)
-{
-	barrier_var(i);
-	return &log->ran[i & (RAN_LOG - 1)];
-}
-
-static __always_inline void ran_is(struct ran *r, struct task_struct *task)
-{
-	r->tid = task->pid;
-	r->tgid = task->tgid;
-	__builtin_memcpy(r->comm, task->comm, sizeof(r->comm));
-}
-
-/* A CPU switches. Returns the time of the previous switch; 0: unknown. */
-static __always_inline u64 ran_switch(struct task_struct *prev, struct task_struct *next, u64 now)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	struct ran_log *log = bpf_map_lookup_elem(&ran_logs, &cpu);
-	struct ran *r;
-	u64 since;
-
-	if (!log)
-		return 0;
-	if (!cfg.steps) { /* then nobody asks who ran */
-		since = log->ran[0].end;
-		log->ran[0].end = now;
-		return since;
-	}
-	since = ran_at(log, log->at - 1)->end;
-	r = ran_at(log, log->at);
-	if (r->tid != (u32)prev->pid) /* a switch that was not reported */
-		ran_is(r, prev);
-	r->end = now;
-	r = ran_at(log, ++log->at);
-	ran_is(r, next);
-	return since;
-}
+#define RAN_LOOK 128 /* entries of the log, at most, that a wait is divided among */
 
 /* Adds time to the thread's slot, or replaces the slot with the least time if that has less. */
 __weak __noinline int behind_add(struct behind_table *table, const struct ran *r, u64 ns)
@@ -104,20 +47,21 @@ __weak __noinline int behind_add(struct behind_table *table, const struct ran *r
 struct behind_division {
 	struct thread *t;
 	struct behind_table *table; /* NULL: only finds who was in the way for longest */
-	struct ran_log *log;
-	u32 at;
+	u32 cpu;
+	u64 at;        /* the number of the running task's entry */
 	u64 from, end; /* not divided yet */
 };
 
-/* Called by bpf_loop() from the newest to the oldest: the verifier checks it once, not RAN_LOG times, which
+/* Called by bpf_loop() from the newest to the oldest: the verifier checks it once, not RAN_LOOK times, which
  * took half a second at each start. */
 static long behind_step(u32 i, struct behind_division *d)
 {
-	struct ran *r = ran_at(d->log, d->at - i);
-	u64 start = i + 1 < RAN_LOG ? ran_at(d->log, d->at - i - 1)->end : 0, ns;
+	struct ran *r = ran_at(d->cpu, d->at - i), *before = ran_at(d->cpu, d->at - i - 1);
+	u64 start, ns;
 
-	if (!start) /* before the recording, or where the log begins */
+	if (!r || !before || i >= d->at) /* where the log begins */
 		return 1;
+	start = before->end_ns;
 	if (start < d->from)
 		start = d->from;
 	if (start < d->end) {
@@ -137,13 +81,13 @@ static long behind_step(u32 i, struct behind_division *d)
 /* Divides from..now among the threads that ran on the CPU. Notes the one that ran for longest as t->ran_tid. */
 __weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
 {
-	struct behind_division d = { .t = t, .table = table, .from = from, .end = now };
+	struct behind_division d = { .t = t, .table = table, .cpu = cpu, .from = from, .end = now };
+	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 
-	d.log = bpf_map_lookup_elem(&ran_logs, &cpu);
-	if (!t || !d.log || now <= from)
+	if (!t || !heads || now <= from)
 		return 0;
-	d.at = d.log->at;
-	bpf_loop(RAN_LOG, behind_step, &d, 0);
+	d.at = heads->ran;
+	bpf_loop(RAN_LOOK, behind_step, &d, 0);
 	t->unnamed_ns += d.end - d.from;
 	return 0;
 }

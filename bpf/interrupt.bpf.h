@@ -10,10 +10,17 @@
 
 /* include/linux/preempt.h: serving a softirq, in a hard interrupt, in an NMI. */
 #define IRQ_MASK 0x00ff0100
+#define SOFT_MASK 0x00000100
 
 static __always_inline bool in_interrupt(void)
 {
 	return preempt_count() & IRQ_MASK;
+}
+
+/* Whether it is a soft interrupt, which no hard one has hit. */
+static __always_inline bool in_softirq(void)
+{
+	return (preempt_count() & IRQ_MASK) == SOFT_MASK;
 }
 
 #endif

@@ -10,15 +10,9 @@
  */
 #include "spans.bpf.h"
 #include "behind.bpf.h"
-#include "blocked.bpf.h"
 #include "interrupt.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* include/linux/sched.h */
-#define TASK_DEAD 0x0080
-#define PF_EXITING 0x00000004
-#define PF_KTHREAD 0x00200000
 
 static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
 {
@@ -204,7 +198,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_begin(in);
 	}
 	now = now_ns();
-	since = ran_switch(prev, next, now);
+	since = ran_since();
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
 		struct rec_on_cpu *r = emit_reserve(sizeof(*r), REC_ON_CPU);
 		u32 flags = 0;
@@ -223,6 +217,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
+	ran_switch(prev, next, now, preempt, prev_state, out && cfg.track_syscalls ? out->off : ST_MAX);
 	if (!in)
 		return 0;
 	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */
@@ -294,20 +289,21 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	return f->start;
 }
 
-/* Whether a task is in the kernel for an interrupt or a fault that hit its user code: the entry of those leaves -1 where a
- * system call's leaves its number. */
-static __always_inline bool in_no_syscall(struct task_struct *task)
+/*
+ * Whether this runs on the stack of the current task, as everything does that a system call or a fault does. Interrupts of the
+ * kernel have a stack of their own; those of user code are on the task's. `place` is this CPU's alone while interrupts are
+ * disabled: the verifier does not let an address on the stack be compared, but knows nothing of what memory contains. Call
+ * keep_stack() first.
+ */
+static __always_inline bool on_task_stack(struct task_struct *task, volatile u64 *place)
 {
-#ifdef __TARGET_ARCH_x86
-	struct pt_regs *regs;
+	u64 here, end;
 
-	if (task->flags & (PF_KTHREAD | PF_EXITING))
-		return 0;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	return (long)regs->orig_ax < 0;
-#else
-	return 0;
-#endif
+	*place = (u64)&here;
+	here = *place;
+	*place = (u64)bpf_task_pt_regs(task);
+	end = *place;
+	return here >= (u64)task->stack && here < end;
 }
 
 /* can_tell: in_interrupt() works. */
@@ -315,16 +311,20 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of_any(p), *waker;
-	u64 slice = 0, now, begin = 0;
-	bool from_irq;
+	bool logs = cfg.steps && !(p->flags & PF_KTHREAD), from_irq;
+	u32 cpu = bpf_get_smp_processor_id(), call;
+	struct wait_log_heads *heads;
+	u64 slice = 0, now, begin = 0, arg;
 
-	if (!t)
+	if (!t && !logs)
 		return 0;
-	from_irq = can_tell && in_interrupt();
+	heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
+	from_irq = can_tell ? in_interrupt() : heads && !on_task_stack(current, &heads->place);
 	waker = thread_of(current);
 	if (waker)
 		begin = hit_begin(waker, HIT_WAKE);
-	if (!waker && in_no_syscall(current))
+	call = logs || !waker ? task_call(current, &arg) : CALL_NONE;
+	if (!waker && call == CALL_NONE && !(current->flags & (PF_KTHREAD | PF_EXITING)))
 		from_irq = 1; /* a fault that wakes a thread is far rarer */
 	if (waker && cfg.track_syscalls) {
 		/* only a system call, a fault or an interrupt takes a thread into the kernel, from
@@ -332,19 +332,23 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 		if (!waker->in_syscall && !waker->in_fault && !waker->dying)
 			from_irq = 1;
 		/* an interrupt may hit a program that is just beginning or ending a span */
-		if (!from_irq && !waker->changing)
+		if (t && !from_irq && !waker->changing)
 			slice = slice_that_wakes(waker);
 	}
-	t->waker_slice = slice;
-	t->waker_tid = current->pid;
-	t->waker_irq = from_irq;
-	if (thread_in_work(t))
-		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
-	/* stored last: switch_in() considers a wake-up seen once it is set */
 	now = now_ns();
-	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
-		waker->tid_ns = now + 1; /* its span lasts until after the arrow */
-	WRITE_ONCE(t->wake_ns, now);
+	if (logs)
+		wake_log_add(p, current, now, call, from_irq ? WAKE_F_IRQ | (!can_tell || in_softirq() ? WAKE_F_SOFT : 0) : 0);
+	if (t) {
+		t->waker_slice = slice;
+		t->waker_tid = current->pid;
+		t->waker_irq = from_irq;
+		if (thread_in_work(t))
+			__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
+		if (waker && waker->dying && !tid_is_lost(waker, current->pid))
+			waker->tid_ns = now + 1; /* its span lasts until after the arrow */
+		/* stored last: switch_in() considers a wake-up seen once it is set */
+		WRITE_ONCE(t->wake_ns, now);
+	}
 	hit_end(begin, HIT_WAKE);
 	return 0;
 }
@@ -356,12 +360,24 @@ int BPF_PROG(sched_waking_irq, struct task_struct *p)
 	return enabled ? waking(p, 1) : 0;
 }
 
-/* Loaded elsewhere (the kernel knows the symbol only with CONFIG_KALLSYMS_ALL): only wake-ups from the idle task, whose tid
- * is 0, are known to come from an interrupt. */
+/* Loaded elsewhere: the kernel knows the symbol only with CONFIG_KALLSYMS_ALL. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
+	keep_stack(ctx);
 	return enabled ? waking(p, 0) : 0;
+}
+
+/* A new task becomes runnable. */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(sched_wakeup_new, struct task_struct *p)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	u64 arg;
+
+	if (enabled && !(p->flags & PF_KTHREAD))
+		wake_log_add(p, current, now_ns(), task_call(current, &arg), WAKE_F_FORK);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_fork")

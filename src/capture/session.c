@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+#include "wait_log.h"
 
 /* Entries of the map of connections, 1.5 KB each. Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of
  * kernel/bpf/bpf_lru_list.c), which the others then lack: without room for these, entries in use would be evicted. */
@@ -195,6 +197,22 @@ static bool hold_by_multi(const struct session_config *c)
 	return c->uprobe_multi && (!c->hold_pid || c->uprobe_multi_pid);
 }
 
+/* The logs of all CPUs together, at most. An entry of each log is written for every switch: on a busy CPU some 10,000 a second. */
+#define WAIT_LOG_BYTES (96u << 20)
+#define WAIT_LOG_SHIFT_MAX 16
+
+static void wait_log_configure(struct session *s, bool sched, bool steps)
+{
+	unsigned int cpus = sched ? (unsigned int)libbpf_num_possible_cpus() : 1, shift = sched && steps ? WAIT_LOG_SHIFT_MAX : 0;
+
+	while (shift && ((uint64_t)cpus << shift) * (sizeof(struct ran) + sizeof(struct wake)) > WAIT_LOG_BYTES)
+		shift--;
+	s->skel->rodata->log_shift = shift;
+	bpf_map__set_max_entries(s->skel->maps.wait_log_heads, cpus);
+	bpf_map__set_max_entries(s->skel->maps.ran_log, cpus << shift);
+	bpf_map__set_max_entries(s->skel->maps.wake_log, cpus << shift);
+}
+
 static void session_configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
@@ -215,8 +233,8 @@ static void session_configure(struct session *s, const struct session_config *c)
 
 	bpf_program__set_autoload(k->progs.sched_switch, c->cfg.track_sched);
 	bpf_program__set_autoload(k->progs.sched_migrate, c->cfg.track_sched && functions);
-	bpf_map__set_max_entries(
-		k->maps.ran_logs, c->cfg.track_sched ? (unsigned int)libbpf_num_possible_cpus() : 1);
+	bpf_program__set_autoload(k->progs.sched_wakeup_new, c->cfg.track_sched && functions);
+	wait_log_configure(s, c->cfg.track_sched, functions);
 	bpf_program__set_autoload(k->progs.sched_waking, c->cfg.track_sched && !preempt_count);
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->cfg.track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->cfg.track_syscalls);
@@ -284,6 +302,42 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		return log_fail(-errno, "cannot open an eventfd: %s", strerror(errno));
 	cfg->eventfd = (uint32_t)s->eventfd;
 	return 0;
+}
+
+/* Maps an array that the programs write. Returns MAP_FAILED on failure. */
+static void *map_array(const struct bpf_map *map)
+{
+	return mmap(NULL, (size_t)bpf_map__max_entries(map) * bpf_map__value_size(map), PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+}
+
+static int wait_log_map(struct session *s)
+{
+	const struct inftrace_bpf *k = s->skel;
+	struct wait_log *l = &s->wait_log;
+
+	if (!k->rodata->log_shift)
+		return 0;
+	l->cpus = bpf_map__max_entries(k->maps.wait_log_heads);
+	l->shift = k->rodata->log_shift;
+	l->ran = map_array(k->maps.ran_log);
+	l->wakes = map_array(k->maps.wake_log);
+	l->heads = map_array(k->maps.wait_log_heads);
+	if (l->ran == MAP_FAILED || l->wakes == MAP_FAILED || l->heads == MAP_FAILED)
+		return log_fail(-errno, "cannot map the logs of the CPUs: %s", strerror(errno));
+	return 0;
+}
+
+static void wait_log_unmap(struct session *s)
+{
+	const struct wait_log *l = &s->wait_log;
+	size_t n = (size_t)l->cpus << l->shift;
+
+	if (l->ran && l->ran != MAP_FAILED)
+		munmap((void *)l->ran, n * sizeof(*l->ran));
+	if (l->wakes && l->wakes != MAP_FAILED)
+		munmap((void *)l->wakes, n * sizeof(*l->wakes));
+	if (l->heads && l->heads != MAP_FAILED)
+		munmap((void *)l->heads, l->cpus * sizeof(*l->heads));
 }
 
 static int load_error(int err)
@@ -378,7 +432,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	session_follow_clock(s);
-	err = pmu_bind(s->pmu, s->skel);
+	err = wait_log_map(s) ?: pmu_bind(s->pmu, s->skel);
 	if (err)
 		goto out;
 	s->attach = open_attach(s, c);
@@ -413,6 +467,7 @@ void session_free(struct session *s)
 	rings_free(s->rings);
 	if (s->eventfd >= 0)
 		close(s->eventfd);
+	wait_log_unmap(s);
 	inftrace_bpf__destroy(s->skel);
 	free(s);
 }
@@ -748,6 +803,11 @@ struct counters session_counters(const struct session *s)
 int session_requests(const struct session *s)
 {
 	return requests_left(bpf_map__fd(s->skel->maps.connections), s->cb, s->cb_arg);
+}
+
+const struct wait_log *session_wait_log(const struct session *s)
+{
+	return s->wait_log.cpus ? &s->wait_log : NULL;
 }
 
 int session_engine_steps_fd(const struct session *s)

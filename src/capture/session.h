@@ -26,6 +26,7 @@
 #include "process_sums.h"
 #include "util/clock.h"
 #include "util/names.h"
+#include "waits/way_back.h"
 
 struct session_config {
 	struct inf_config cfg; /* for the programs; session_open() sets what does not depend on the recording */
@@ -75,6 +76,7 @@ struct session {
 	struct program_events *sampler; /* NULL: no samples */
 	struct pmu *pmu;                /* NULL: nothing is counted */
 	int eventfd;                    /* -1: none */
+	struct wait_log wait_log;       /* cpus 0: nothing is logged */
 	struct clock_shift clock_shift;
 	bool idle;
 };
@@ -158,6 +160,9 @@ struct counters session_counters(const struct session *s);
 
 /* After the stop: passes requests whose end was not seen to the callback. -errno. */
 int session_requests(const struct session *s);
+
+/* The logs of the CPUs, valid until session_free(); NULL: none are kept, since there are no steps. */
+const struct wait_log *session_wait_log(const struct session *s);
 
 /* The map that misfits_new() wants. */
 int session_engine_steps_fd(const struct session *s);

@@ -49,6 +49,7 @@ struct thread_struct {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
+	void *stack;
 	unsigned int flags;
 	int on_cpu;
 	int on_rq;

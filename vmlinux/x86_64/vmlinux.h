@@ -4,7 +4,7 @@
  * their own. Generated; to change it, edit vmlinux/types.list.
  *
  *   from     Linux 6.18.44, x86_64
- *   on       2026-11-26
+ *   on       2026-11-27
  *   by       vmlinux/regenerate
  */
 #ifndef __VMLINUX_H__
@@ -41,6 +41,7 @@ struct thread_struct {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
+	void *stack;
 	unsigned int flags;
 	int on_cpu;
 	int on_rq;
