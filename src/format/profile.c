@@ -164,6 +164,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		profile_ops_gpu_step(ps->ops, (const struct rec_gpu_step *)rec);
 		profile_requests_gpu(ps->requests, (const struct rec_gpu_step *)rec);
 	}
+	if (rec->kind == REC_GAP)
+		profile_steps_gap(ps->steps, (const struct rec_gap *)rec);
 	if (rec->kind == REC_STACK)
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
@@ -215,6 +217,7 @@ static void profile_settled(struct sink *s)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
+	profile_steps_settled(ps->steps);
 	profile_ops_settled(ps->ops);
 	profile_stacks_settled(ps->stacks);
 }

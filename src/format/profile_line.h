@@ -14,6 +14,7 @@
 #include "sink/process_list.h"
 #include "sink/sink.h"
 #include "util/fmt.h"
+#include "waits/causes.h"
 
 /* The most bytes of shape, stage_us and graph_enabled together. syscall_prof is the longest: each name twice, with a number
  * and a time. */
@@ -152,6 +153,13 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
 
 /* What the GPU did during a step. */
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
+
+/* Adds causes to a shape: the longest, and the rest. Finishes them. */
+char *profile_add_path(char *p, struct causes *c);
+
+/* Why a step did not begin sooner; comes before the second profile_steps_settled() after the step, if it comes. */
+void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r);
+void profile_steps_settled(struct profile_steps *ps);
 
 /* Every record and every loss: for what threads did while the GPU was idle. */
 void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were prompts
- * is known once the steps before it are: such a line waits until the requests have taken the step. What a GPU did is known
- * some seconds later: the lines of a process with a GPU wait for it.
+ * is known once the steps before it are: such a line waits until the requests have taken the step. Why it did not begin sooner
+ * is known once all records up to its begin have come. What a GPU did is known some seconds later: the lines of a process with
+ * a GPU wait for it.
  */
 #include "format/profile_line.h"
 
@@ -19,9 +20,13 @@
 #include "gpu/info.h"
 #include "schema/left_out.h"
 #include "target/cgroup.h"
+#include "util/alloc.h"
 #include "util/names.h"
+#include "waits/causes.h"
 
 #define GAP_MIN_NS 1000 /* a shorter gap is not worth a cause, even if it is the longest */
+
+#define GAP_ROUNDS 2 /* of settled records, after which the gap before a step is known: waits/gaps.h */
 
 #define HELD_MAX 1024 /* if full, the first one is written with what is known then */
 
@@ -42,10 +47,13 @@ struct held_step {
 	uint32_t number, tgid;
 	bool graph;
 	bool waits_told, waits_gpu;
+	unsigned int waits_gap; /* for so many rounds of profile_steps_settled() */
 	bool is_told, has_gpu;
 	struct steps_told told;
 	struct rec_gpu_step gpu;
 	struct step_of_gpu of_gpu;
+	struct causes *gap; /* NULL: not known */
+	uint64_t gap_ns;
 	char *text; /* of its shape and stages */
 	size_t told_at, gpu_at, len;
 };
@@ -320,7 +328,42 @@ static char *add_gpu_parts(
 	return p;
 }
 
-/* ---- steps that wait until it is known what their rows were, and what the GPU did ---- */
+/* ---- why the step did not begin sooner ---- */
+
+#define PATH_MAX_LISTED 4 /* in a line */
+
+static char *add_cause(char *p, unsigned int number, const struct gap_segment *s)
+{
+	const char *state = time_state_name((enum time_state)s->state), *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
+	const char *behind = s->flags & GAP_SEGMENT_F_LIMITED ? "cpu.max" : s->by_tid ? s->by
+										      : "idle";
+
+	if (s->comm[0])
+		p = fmt_json_str(PUT_KEY_N(p, pathN_comm, number), s->comm, strnlen(s->comm, sizeof(s->comm)));
+	p = fmt_u64(PUT_KEY_N(p, pathN_tid, number), s->tid);
+	if (s->tgid)
+		p = fmt_u64(PUT_KEY_N(p, pathN_pid, number), s->tgid);
+	p = fmt_json_str(PUT_KEY_N(p, pathN_state, number), state, strlen(state));
+	if (call)
+		p = fmt_json_str(PUT_KEY_N(p, pathN_call, number), call, strlen(call));
+	if (s->state == ST_RUNNABLE) {
+		p = fmt_json_str(PUT_KEY_N(p, pathN_behind, number), behind, strnlen(behind, sizeof(s->by)));
+		p = fmt_u64(PUT_KEY_N(p, pathN_behind_tid, number), s->by_tid);
+		p = fmt_us(PUT_KEY_N(p, pathN_behind_us, number), s->by_ns);
+	}
+	return fmt_us(PUT_KEY_N(p, pathN_us, number), s->dur_ns);
+}
+
+char *profile_add_path(char *p, struct causes *c)
+{
+	causes_finish(c, PATH_MAX_LISTED);
+	for (unsigned int i = 0; i < c->n; i++)
+		p = add_cause(p, i + 1, &c->list[i]);
+	p = PUT_NONZERO(p, path_rest_us, c->others_ns);
+	return PUT_NONZERO(p, path_unknown_us, c->unknown_ns);
+}
+
+/* ---- steps that wait until it is known what their rows were, why they did not begin sooner, and what the GPU did ---- */
 
 static size_t held_step_find(const struct profile_steps *ps, uint32_t number)
 {
@@ -339,6 +382,8 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 	if (h->is_told)
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
+	if (h->gap)
+		p = profile_add_path(PUT(p, gap_us, h->gap_ns), h->gap);
 	if (h->has_gpu)
 		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
@@ -353,12 +398,13 @@ static void held_steps_write_ready(struct profile_steps *ps, size_t n)
 	for (size_t i = 0; i < ps->n_held; i++) {
 		struct held_step *h = &ps->held[i];
 
-		if (i >= n && (h->waits_told || h->waits_gpu)) {
+		if (i >= n && (h->waits_told || h->waits_gap || h->waits_gpu)) {
 			ps->held[left++] = *h;
 			continue;
 		}
 		held_step_write(ps, h);
 		free(h->text);
+		free(h->gap);
 	}
 	ps->n_held = left;
 }
@@ -381,6 +427,7 @@ static void held_step_add(struct profile_steps *ps, const struct rec_step *r, bo
 		.tgid = r->h.tgid,
 		.graph = r->n.graphs > 0,
 		.waits_told = told,
+		.waits_gap = ps->rec->gaps ? GAP_ROUNDS : 0,
 		.waits_gpu = gpu,
 		.of_gpu = { r->h.tid, !r->lost && !(r->left_out & (1u << SHED_SYSCALLS | 1u << SHED_TIMELINE)), r->stall },
 	};
@@ -406,7 +453,7 @@ void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
 
 	if (rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.n_sequences)
 		profile_lines_saw(ps->lines, r->h.tgid, rows.n_sequences);
-	if (told || gpu)
+	if (told || gpu || ps->rec->gaps)
 		held_step_add(ps, r, told, gpu);
 	else
 		write_step_line(ps, r);
@@ -453,6 +500,26 @@ void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 	held_steps_write_ready(ps, 0);
 }
 
+void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r)
+{
+	struct held_step *h = held_step_get(ps, r->step);
+
+	if (!h || h->gap)
+		return;
+	h->gap = xcalloc(1, sizeof(*h->gap));
+	causes_add_gap(h->gap, r);
+	h->gap_ns = r->h.dur_ns;
+	h->waits_gap = 0;
+	held_steps_write_ready(ps, 0);
+}
+
+void profile_steps_settled(struct profile_steps *ps)
+{
+	for (size_t i = 0; i < ps->n_held; i++)
+		ps->held[i].waits_gap -= ps->held[i].waits_gap > 0;
+	held_steps_write_ready(ps, 0);
+}
+
 void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h)
 {
 	if (ps->gaps)
@@ -484,8 +551,10 @@ struct profile_steps *profile_steps_new(struct profile_lines *lines, const struc
 
 void profile_steps_free(struct profile_steps *ps)
 {
-	for (size_t i = 0; i < ps->n_held; i++)
+	for (size_t i = 0; i < ps->n_held; i++) {
 		free(ps->held[i].text);
+		free(ps->held[i].gap);
+	}
 	gpu_gaps_free(ps->gaps);
 	free(ps);
 }

@@ -8,6 +8,7 @@
 #include "record/gpu.h"
 #include "record/limits.h"
 #include "record/unwinder.h"
+#include "waits/gaps.h"
 
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
 {
@@ -26,6 +27,8 @@ void intake_open(struct intake *in, struct sink *s, struct window_totals *totals
 	in->last_loss_ns = now_ns;
 	if (in->step_limit)
 		step_limit_reset(in->step_limit);
+	if (in->gaps)
+		gaps_open(in->gaps, totals->open_ns);
 }
 
 void intake_close(struct intake *in)
@@ -160,6 +163,16 @@ static void intake_pass_record(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the previous window counts it */
 		in->totals->steps++;
+	if (h->kind == REC_STEP && in->gaps)
+		gaps_step(in->gaps, (const struct rec_step *)h);
+	sink_record(in->sink, h, size);
+}
+
+static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct intake *in = arg;
+
+	in->totals->records[REC_GAP]++;
 	sink_record(in->sink, h, size);
 }
 
@@ -249,6 +262,8 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 	}
 	if (in->step_limit)
 		step_limit_settled(in->step_limit, now_ns, intake_pass_record, in);
+	if (in->gaps)
+		gaps_settled(in->gaps, false, intake_pass_gap, in);
 	sink_settled(in->sink);
 }
 
@@ -256,6 +271,8 @@ void intake_release(struct intake *in)
 {
 	if (in->step_limit)
 		step_limit_release(in->step_limit, UINT64_MAX, intake_pass_record, in);
+	if (in->gaps)
+		gaps_settled(in->gaps, true, intake_pass_gap, in);
 }
 
 /* ---- loss ---- */

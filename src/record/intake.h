@@ -7,6 +7,7 @@
 #include "requests/sequences.h"
 #include "sink/sink.h"
 
+struct gaps;
 struct gpu;
 struct overhead;
 struct step_limit;
@@ -19,6 +20,7 @@ struct intake {
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder;     /* NULL: no stacks */
 	struct gpu *gpu;               /* NULL: no --gpu */
+	struct gaps *gaps;             /* NULL: no steps are recorded */
 	bool keep_names;               /* learns names of threads at once: they may be gone by the time of a dump */
 	/* the last thread found alive, and tasks_changes() at that time */
 	uint32_t met_tgid, met_tid;

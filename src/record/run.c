@@ -37,6 +37,7 @@
 #include "util/program.h"
 #include "util/text.h"
 #include "util/thread.h"
+#include "waits/gaps.h"
 
 struct record_run {
 	const struct record_options *o;
@@ -911,6 +912,8 @@ int record_run(struct record_options *o)
 		control_new(run_request, &r, NULL, &r.control);
 	if (!err)
 		err = capture_open(&r.capture, o, targets_hold_pid(&r.targets), intake_record, &r.intake);
+	if (!err && session_wait_log(r.capture.session))
+		r.intake.gaps = gaps_new(session_wait_log(r.capture.session), &r.capture.probes);
 	if (r.capture.session && r.capture.inspector)
 		inspector_set_wait(r.capture.inspector, run_keep_up, &r);
 	if (!err && o->view)
@@ -924,6 +927,7 @@ int record_run(struct record_options *o)
 	free(r.intake.overhead);
 	unwinder_free(r.intake.unwinder);
 	gpu_free(r.intake.gpu);
+	gaps_free(r.intake.gaps);
 	capture_close(&r.capture);
 	ended = targets_end(&r.targets);
 	if (!r.targets.command_exited)

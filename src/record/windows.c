@@ -897,6 +897,7 @@ int windows_begin(struct windows *w)
 		.command_line = w->o->command_line,
 		.host = &w->host,
 		.sockets = w->o->events & EVENT_REQUESTS,
+		.gaps = w->in->gaps,
 		.meta = &w->meta,
 		.on_file = windows_add_file,
 		.on_file_arg = w,

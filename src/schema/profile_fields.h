@@ -102,6 +102,22 @@ SHAPE(TOKEN, workers_behindN_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behind_others_us, US, OPTIONAL, "the same over all workers: these sum to `workers_runnable`")
+SHAPE(TOKEN, gap_us, US, OPTIONAL, "the time since the end of the context's previous step; absent before the first one, and where steps were lost "
+	"in between")
+SHAPE(TOKEN, pathN_comm, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_pid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_state, STATE, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_call, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_behind, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_behind_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
+	"(`pid` is absent if unknown; `call`: the system call of a wait; `behind`: who ran on its CPU for longest, and how long, `idle` or `cpu.max`), and "
+	"for how long in all; the longest four. See [below](#gaps)")
+SHAPE(TOKEN, path_rest_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "
+	"nanosecond; absent if 0")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
 SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
 	"is no stage of its own: every stage contains some of it. Absent while unknown, and if inftrace runs in a pid namespace")

@@ -45,6 +45,7 @@ struct recording {
 	unsigned int output;              /* its index in the recording: the bit in task.written */
 	bool windows;                     /* there may be several */
 	bool sockets;                     /* requests on sockets are recorded, too */
+	bool gaps;                        /* gaps between steps, too */
 	uint32_t window;                  /* number of this window, from 0 */
 	uint64_t name_real_ns;            /* the time in the names of its files */
 	const struct probe_costs *prices; /* of hits, as far as known; NULL: unknown */
