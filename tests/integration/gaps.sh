@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Who causes the time between steps: things of known lengths in their way, in other threads and processes.
+
+. "$(dirname "$0")/../lib.sh"
+. "$TOP/tests/programs/programs.sh"
+need python3
+PLANTS=(none spin sleep lock upstream unix pipe child stop)
+
+cat >"$TMP/engine.json" <<-'JSON'
+	{
+	  "name": "gaps", "version": 1, "match": { "mapped": ["gaps"] },
+	  "probes": [
+	    {
+	      "library": "gaps", "symbol": "step", "role": "step",
+	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
+	    }
+	  ]
+	}
+JSON
+
+# Each plant 20 times; one of them may be told otherwise, since something else may be in the way on a busy machine.
+test_planted() {
+	"$INFTRACE" record --engine "$TMP/engine.json" --profile "$TMP/planted.jsonl" -- \
+		"$PROGRAMS/gaps" 20 "${PLANTS[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	check "every gap has its cause" "$TOP/tests/programs/check_gaps.py" --most 0.95 "$TMP/planted.jsonl" "$TMP/truth"
+	check "valid" "$INFTRACE" validate "$TMP/planted.jsonl"
+}
+
+# In windows, the first step of each has no gap.
+test_windows() {
+	"$INFTRACE" record --engine "$TMP/engine.json" --window every=300ms,for=150ms --output-dir "$TMP/windows" -- \
+		"$PROGRAMS/gaps" 60 spin sleep lock >"$TMP/out" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	check "gaps are between the steps of a window" "$TOP/tests/programs/check_gaps.py" --sums "$TMP"/windows/profile_*.jsonl
+}
+
+run_tests "$@"

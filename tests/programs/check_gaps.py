@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Compares what a profile says of the time between steps with what the program `gaps` had planted there.
+
+    check_gaps.py PROFILE TRUTH [--most SHARE]
+    check_gaps.py --sums PROFILE...
+
+A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long (ns). The profile is right about a
+step if most of the gap is put down to that thread, in the state that the plant causes, and for as long: within 5 %, or what the
+thread and its wakers then waited for a CPU. --sums: only that each gap reaches from the end of one step to the begin of the
+next, and that its parts sum to it.
+"""
+import argparse
+import collections
+import json
+import sys
+
+# What the culprit does meanwhile; besides, it waits for a CPU.
+STATES = {
+    "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
+    "pipe": {"blocked_sleep"}, "child": {"cpu"}, "stop": {"stopped"}, "none": set(),
+}
+
+
+def read_steps(path):
+    """The shapes of the steps with their lengths, in order."""
+    with open(path, encoding="utf-8") as f:
+        lines = [json.loads(line) for line in f]
+    steps = [line["shape"] | {"total_us": line["stage_us"]["total"]} for line in lines if line["event"] == "token_prof"]
+    return sorted(steps, key=lambda s: s["step"])
+
+
+def check_sums(files):
+    """Exits with 1 if the gaps of a recording, or of a window, are not between its steps."""
+    gaps = 0
+    for path in files:
+        end = None
+        for s in read_steps(path):
+            if "gap_us" in s:
+                gaps += 1
+                since = None if end is None else s["ts_us"] - end
+                if bad_sum(s) or since is None or round(since * 1000) != round(s["gap_us"] * 1000):
+                    sys.exit(f"{path}: step {s['step']}: a gap of {s['gap_us']} us, {since} us after the previous step; {bad_sum(s)}")
+            elif end is not None:
+                sys.exit(f"{path}: step {s['step']}: no gap")
+            end = s["ts_us"] + s["total_us"]
+    print(f"{gaps} gaps")
+    sys.exit(not gaps)
+
+
+def paths(shape):
+    """The listed causes: (tid, state, us)."""
+    n = 1
+    while f"path{n}_us" in shape:
+        yield shape[f"path{n}_tid"], shape[f"path{n}_state"], shape[f"path{n}_us"]
+        n += 1
+
+
+def bad_sum(shape):
+    """What is wrong with the sum of a gap; None: nothing. Each part is a whole number of ns."""
+    total = sum(p[2] for p in paths(shape)) + shape.get("path_rest_us", 0) + shape.get("path_unknown_us", 0)
+    return None if round(total * 1000) == round(shape["gap_us"] * 1000) else f"the parts sum to {total:.3f} us, not {shape['gap_us']:.3f}"
+
+
+def judge(plant, tid, us, shape):
+    """What is wrong with a step's line; None: nothing."""
+    listed = list(paths(shape))
+    if "gap_us" not in shape or bad_sum(shape):
+        return bad_sum(shape) if "gap_us" in shape else "no gap"
+    if plant == "none":
+        return None
+    state = sum(t for who, what, t in listed if what in STATES[plant] and (who == tid or plant == "stop"))
+    waits = sum(t for who, what, t in listed if what == "runnable" and who == tid) if plant != "spin" else 0
+    if not 0.95 * us - waits <= state <= 1.05 * us + 100:
+        return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
+    first = next((p for p in listed if p[1] != "runnable"), None)
+    return None if first and first[1] in STATES[plant] else f"thread {first and first[0]} is in the way, not {tid}"
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("profile")
+    p.add_argument("truth", nargs="*")
+    p.add_argument("--most", type=float, default=0.98)
+    p.add_argument("--sums", action="store_true")
+    args = p.parse_args()
+    if args.sums:
+        check_sums([args.profile, *args.truth])
+    steps = read_steps(args.profile)
+    with open(args.truth[0], encoding="utf-8") as f:
+        truth = [line.split() for line in f]
+    if len(steps) != len(truth) + 1:
+        sys.exit(f"{len(steps)} steps in the profile, {len(truth) + 1} were made")
+    right, of = collections.Counter(), collections.Counter()
+    for (plant, tid, ns), shape in zip(truth, steps[1:]):
+        wrong = judge(plant, int(tid), int(ns) / 1000, shape)
+        of[plant] += 1
+        right[plant] += wrong is None
+        if wrong:
+            print(f"step {shape['step']}: {plant} by {tid}: {wrong}: "
+                  f"{ {k: v for k, v in shape.items() if k.startswith(('path', 'gap'))} }", file=sys.stderr)
+    print(" ".join(f"{plant} {right[plant]}/{of[plant]}" for plant in of))
+    sys.exit(any(right[plant] < args.most * of[plant] for plant in of))
+
+
+if __name__ == "__main__":
+    main()

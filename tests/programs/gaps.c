@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An engine whose steps one thread calls, and another one orders. Before each step something is in the way:
+ *
+ *	gaps N [PLANT...]
+ *
+ * N rounds of each plant, in turn. Prints a line for each step: the plant, the thread that was in the way, and for how long it
+ * was by its own clock, in ns.
+ */
+#include "../program.h"
+
+#include <poll.h>
+#include <semaphore.h>
+
+#define PLANT_NS (10 * MS)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ordered = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static int orders;
+static bool ending;
+
+static struct {
+	pid_t tid;
+	uint64_t ns;
+} truth;
+
+void step(int n_tokens);
+
+__attribute__((noipa)) void step(int n_tokens)
+{
+	(void)n_tokens;
+	spin_for(CLOCK_MONOTONIC, MS);
+}
+
+static void *worker(void *arg)
+{
+	pthread_mutex_lock(&lock);
+	while (!ending) {
+		if (!orders) {
+			pthread_cond_wait(&ordered, &lock);
+			continue;
+		}
+		pthread_mutex_unlock(&lock);
+		step(1);
+		pthread_mutex_lock(&lock);
+		orders = 0;
+		pthread_cond_signal(&done);
+	}
+	pthread_mutex_unlock(&lock);
+	return arg;
+}
+
+static void order(void)
+{
+	pthread_mutex_lock(&lock);
+	orders = 1;
+	pthread_cond_signal(&ordered);
+	while (orders)
+		pthread_cond_wait(&done, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static pid_t gettid_now(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
+
+/* ---- plants ---- */
+
+static void plant_spin(void)
+{
+	uint64_t from = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	spin_for(CLOCK_THREAD_CPUTIME_ID, PLANT_NS);
+	truth.tid = gettid_now();
+	truth.ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - from;
+}
+
+static void plant_sleep(void)
+{
+	uint64_t from = clock_ns(CLOCK_MONOTONIC);
+
+	sleep_for(PLANT_NS);
+	truth.tid = gettid_now();
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from;
+}
+
+static void plant_none(void)
+{
+	truth.tid = gettid_now();
+	truth.ns = 0;
+}
+
+/* Another thread holds a lock, and computes. */
+static sem_t *holder_go, *holder_has;
+
+static void *holder(void *arg)
+{
+	for (;;) {
+		sem_wait(holder_go);
+		pthread_mutex_lock(&held);
+		sem_post(holder_has);
+		plant_spin();
+		pthread_mutex_unlock(&held);
+	}
+	return arg;
+}
+
+static void plant_lock(void)
+{
+	sem_post(holder_go);
+	sem_wait(holder_has);
+	pthread_mutex_lock(&held);
+	pthread_mutex_unlock(&held);
+}
+
+/* Another process answers a message after a while: by a socket, or it reads a pipe late. */
+struct peer {
+	int to, from;
+	pid_t pid;
+};
+
+static void peer_serve(int in, int out)
+{
+	char c[4096];
+
+	for (;;) {
+		ssize_t n = read(in, c, 1);
+		uint64_t from = clock_ns(CLOCK_MONOTONIC);
+
+		if (n <= 0)
+			exit(0);
+		sleep_for(PLANT_NS);
+		from = clock_ns(CLOCK_MONOTONIC) - from;
+		must(write(out, &from, sizeof(from)) == sizeof(from), "write");
+	}
+}
+
+static void plant_peer(struct peer *p)
+{
+	must(write(p->to, "x", 1) == 1, "write");
+	must(read(p->from, &truth.ns, sizeof(truth.ns)) == sizeof(truth.ns), "read");
+	truth.tid = p->pid;
+}
+
+static struct peer peer_start(int family)
+{
+	int pair[2], server, client;
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(a);
+	struct peer p;
+
+	if (family == AF_UNIX) {
+		must(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+	} else {
+		server = socket(AF_INET, SOCK_STREAM, 0);
+		must(server >= 0 && !bind(server, (void *)&a, sizeof(a)) && !listen(server, 1) && !getsockname(server, (void *)&a, &len), "listen");
+		client = socket(AF_INET, SOCK_STREAM, 0);
+		must(client >= 0 && !connect(client, (void *)&a, sizeof(a)), "connect");
+		pair[0] = client;
+		pair[1] = accept(server, NULL, NULL);
+		must(pair[1] >= 0, "accept");
+		close(server);
+	}
+	p = (struct peer){ pair[0], pair[0], fork() };
+	must(p.pid >= 0, "fork");
+	if (!p.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "upstream");
+		close(pair[0]);
+		peer_serve(pair[1], pair[1]);
+	}
+	close(pair[1]);
+	return p;
+}
+
+static struct peer upstream, unix_peer;
+
+static void plant_upstream(void)
+{
+	plant_peer(&upstream);
+}
+
+static void plant_unix(void)
+{
+	plant_peer(&unix_peer);
+}
+
+/* A pipe is full, and its reader takes its time. */
+#define PIPE_BYTES (65536 + 4096) /* a pipe holds 64 KB */
+
+static int full_pipe[2];
+static pid_t pipe_reader;
+
+static void pipe_start(void)
+{
+	char c[65536];
+
+	must(!pipe(full_pipe), "pipe");
+	pipe_reader = fork();
+	must(pipe_reader >= 0, "fork");
+	if (!pipe_reader) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "late reader");
+		close(full_pipe[1]);
+		for (;;) {
+			struct pollfd f = { full_pipe[0], POLLIN, 0 };
+
+			poll(&f, 1, -1);
+			sleep_for(PLANT_NS);
+			for (size_t left = PIPE_BYTES; left;) {
+				ssize_t n = read(full_pipe[0], c, sizeof(c));
+
+				if (n <= 0)
+					exit(0);
+				left -= (size_t)n;
+			}
+		}
+	}
+	close(full_pipe[0]);
+}
+
+static void plant_pipe(void)
+{
+	static char c[PIPE_BYTES];
+	uint64_t from = clock_ns(CLOCK_MONOTONIC);
+
+	must(write(full_pipe[1], c, sizeof(c)) == sizeof(c), "write");
+	truth.tid = pipe_reader;
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from;
+}
+
+/* A child computes, and is waited for. */
+static void plant_child(void)
+{
+	int to[2];
+
+	must(!pipe(to), "pipe");
+	truth.tid = fork();
+	must(truth.tid >= 0, "fork");
+	if (!truth.tid) {
+		plant_spin();
+		_exit(write(to[1], &truth.ns, sizeof(truth.ns)) != sizeof(truth.ns));
+	}
+	must(waitpid(truth.tid, NULL, 0) == truth.tid, "waitpid");
+	must(read(to[0], &truth.ns, sizeof(truth.ns)) == sizeof(truth.ns), "read");
+	close(to[0]);
+	close(to[1]);
+}
+
+/* Another process stops this one while it computes. */
+static int stop_pipe[2];
+static _Atomic uint64_t *stopped_ns;
+
+static void stopper_start(void)
+{
+	pid_t self = getpid(), pid;
+	char c;
+
+	stopped_ns = mmap(NULL, sizeof(*stopped_ns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	must(stopped_ns != MAP_FAILED && !pipe(stop_pipe), "pipe");
+	pid = fork();
+	must(pid >= 0, "fork");
+	if (pid)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "stopper");
+	while (read(stop_pipe[0], &c, 1) == 1) {
+		uint64_t from = clock_ns(CLOCK_MONOTONIC);
+
+		kill(self, SIGSTOP);
+		sleep_for(PLANT_NS);
+		from = clock_ns(CLOCK_MONOTONIC) - from;
+		kill(self, SIGCONT);
+		*stopped_ns = from;
+	}
+	exit(0);
+}
+
+static void plant_stop(void)
+{
+	*stopped_ns = 0;
+	must(write(stop_pipe[1], "x", 1) == 1, "write");
+	while (!*stopped_ns)
+		;
+	truth.tid = gettid_now();
+	truth.ns = *stopped_ns;
+}
+
+static const struct {
+	const char *name;
+	void (*plant)(void);
+} plants[] = {
+	{ "none", plant_none },
+	{ "spin", plant_spin },
+	{ "sleep", plant_sleep },
+	{ "lock", plant_lock },
+	{ "upstream", plant_upstream },
+	{ "unix", plant_unix },
+	{ "pipe", plant_pipe },
+	{ "child", plant_child },
+	{ "stop", plant_stop },
+};
+
+int main(int argc, char **argv)
+{
+	static sem_t go, has;
+	pthread_t t;
+
+	must(argc > 2, "gaps N PLANT...");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	sem_init(holder_go = &go, 0, 0);
+	sem_init(holder_has = &has, 0, 0);
+	upstream = peer_start(AF_INET);
+	unix_peer = peer_start(AF_UNIX);
+	pipe_start();
+	stopper_start();
+	must(!pthread_create(&t, NULL, holder, NULL), "pthread_create");
+	pthread_setname_np(t, "holder");
+	must(!pthread_create(&t, NULL, worker, NULL), "pthread_create");
+	pthread_setname_np(t, "worker");
+	order(); /* nothing comes before the first step */
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		for (char **a = argv + 2; *a; a++) {
+			size_t n = 0;
+
+			while (n < LENGTH(plants) && strcmp(plants[n].name, *a))
+				n++;
+			must(n < LENGTH(plants), *a);
+			plants[n].plant();
+			order();
+			printf("%s %d %llu\n", *a, truth.tid, (unsigned long long)truth.ns);
+		}
+	}
+	ending = true;
+	return 0;
+}
