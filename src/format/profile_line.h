@@ -204,6 +204,7 @@ void profile_requests_free(struct profile_requests *q);
 /* Takes a step's record, before its request is told. */
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
 void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r);
+void profile_requests_gap(struct profile_requests *q, const struct rec_gap *r);
 
 /* Writes what is left. */
 void profile_requests_finish(struct profile_requests *q);

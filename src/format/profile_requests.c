@@ -17,6 +17,7 @@
 #include "requests/request_feed.h"
 #include "requests/step_requests.h"
 #include "schema/left_out.h"
+#include "waits/gap_log.h"
 
 /* The most bytes of request_line_shape() and of request_line_stages(). */
 #define REQUEST_LINE_MAX (16 * 1024)
@@ -154,7 +155,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 /* The line of a sequence's request, without the part from its socket. */
 struct request_line {
 	uint32_t tgid, serial;
-	uint64_t context, sequence, start, end;
+	uint64_t context, sequence, start, end, between;
 	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
@@ -174,11 +175,28 @@ struct profile_requests {
 	struct profile_steps *step_lines;
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
 	struct request_gpu *gpu; /* NULL: no GPU is recorded */
+	struct gap_log *gaps;    /* NULL: none are recorded */
 	struct held_line held[HELD_MAX];
 	size_t n_held;
 };
 
 /* ---- lines ---- */
+
+/* Adds who caused the time in which the context ran no step: while the request was queued, and between its steps. Returns the
+ * part of the queue in which it ran others'. */
+static char *add_request_path(struct profile_requests *q, char *p, const struct request_line *l, uint64_t start, uint64_t *ret_others)
+{
+	struct causes c = {};
+	uint64_t between;
+
+	*ret_others = l->start - start;
+	if (start < l->start)
+		*ret_others -= gap_log_sum(q->gaps, l->tgid, l->context, start, l->start, true, &c);
+	between = gap_log_sum(q->gaps, l->tgid, l->context, l->start, l->end, false, &c);
+	if (between < l->between) /* after its last step, before there was another one */
+		c.unknown_ns += l->between - between;
+	return profile_add_path(p, &c);
+}
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
@@ -186,6 +204,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 {
 	uint64_t start = socket ? socket->h.start_ns : l->start;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
+	uint64_t others = 0;
 	bool closed;
 
 	p = PUT_FIRST(p, pid, l->tgid);
@@ -195,6 +214,8 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	p = PUT(p, sequence, l->sequence);
 	p = PUT(p, ts_us, profile_since(q->rec, start));
 	p = fmt_str(p, l->shape, strlen(l->shape));
+	if (q->gaps && l->split)
+		p = add_request_path(q, p, l, start, &others);
 	if (q->gpu)
 		p = request_gpu_end(q->gpu, p, l->serial, l->split);
 	if (socket) {
@@ -208,7 +229,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	}
 	p = PUT_TOTAL(p, l->end - start);
 	if (socket && l->split)
-		p = PUT(p, queued, l->start - start);
+		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, others);
 	if (socket)
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
 	p = fmt_str(p, l->stages, strlen(l->stages));
@@ -372,6 +393,7 @@ static void *profile_on_done(struct step_request *r, void *arg)
 		.sequence = r->sequence,
 		.start = r->start,
 		.end = r->last_end,
+		.between = r->spans[SPAN_BETWEEN],
 		.graph = r->graph,
 		.split = step_request_split(r),
 		.cancelled = r->cancelled,
@@ -407,6 +429,12 @@ void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step 
 	write_held_lines(q, 0);
 }
 
+void profile_requests_gap(struct profile_requests *q, const struct rec_gap *r)
+{
+	if (q->gaps)
+		gap_log_add(q->gaps, r);
+}
+
 /* ---- start and end ---- */
 
 void profile_requests_finish(struct profile_requests *q)
@@ -422,6 +450,7 @@ void profile_requests_free(struct profile_requests *q)
 		free(q->held[i].socket);
 	}
 	request_gpu_free(q->gpu);
+	gap_log_free(q->gaps);
 	free(q);
 }
 
@@ -438,6 +467,8 @@ struct profile_requests *profile_requests_new(
 	q->step_lines = steps;
 	if (rec->gpu)
 		q->gpu = request_gpu_new();
+	if (rec->gaps)
+		q->gaps = gap_log_new();
 	request_feed_add(rec->requests, &ops, q);
 	return q;
 }

@@ -504,7 +504,7 @@ void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r)
 {
 	struct held_step *h = held_step_get(ps, r->step);
 
-	if (!h || h->gap)
+	if (!h || h->gap || r->h.flags & REC_F_OPEN_START)
 		return;
 	h->gap = xcalloc(1, sizeof(*h->gap));
 	causes_add_gap(h->gap, r);

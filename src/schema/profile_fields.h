@@ -104,19 +104,19 @@ SHAPE(TOKEN, workers_behindN_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behind_others_us, US, OPTIONAL, "the same over all workers: these sum to `workers_runnable`")
 SHAPE(TOKEN, gap_us, US, OPTIONAL, "the time since the end of the context's previous step; absent before the first one, and where steps were lost "
 	"in between")
-SHAPE(TOKEN, pathN_comm, STRING, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_pid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_call, STRING, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_behind, STRING, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_behind_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
+SHAPE(TOKEN | SEQUENCE, pathN_comm, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_pid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_state, STATE, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_call, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_behind, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_behind_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
 	"(`pid` is absent if unknown; `call`: the system call of a wait; `behind`: who ran on its CPU for longest, and how long, `idle` or `cpu.max`), and "
 	"for how long in all; the longest four. See [below](#gaps)")
-SHAPE(TOKEN, path_rest_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "
+SHAPE(TOKEN | SEQUENCE, path_rest_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "
 	"nanosecond; absent if 0")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
 SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
@@ -292,6 +292,8 @@ STAGE(SEQUENCE, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it tokens")
 STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, "
 	"`own_decode`, `others` and `between` it adds up to `total`")
+STAGE(SEQUENCE, behind_others, US, OPTIONAL, "the part of `queued` in which its context ran steps, for other requests; absent if 0. The shape's "
+	"`path1_us` ... `path_unknown_us`, as in `token_prof`, sum to the rest of `queued` and `between`: who caused the time in which no step ran")
 STAGE(SEQUENCE, unread, US, OPTIONAL, "the part of `queued` before the server read these bytes; absent if unknown")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
 STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. If "

@@ -357,6 +357,25 @@ static size_t sum_of(const struct json_node *object, const char *row, int64_t *r
 	return n;
 }
 
+static int64_t ns_or_0(const struct json_node *object, const char *key)
+{
+	int64_t ns = ns_of(object, key);
+
+	return ns > 0 ? ns : 0;
+}
+
+/* Checks that the causes of a time in which no step ran sum to it. */
+static void check_path(struct profile_check *check, const struct json_node *shape, const char *what, int64_t ns)
+{
+	int64_t sum;
+
+	if (!node_get(shape, "path1_us") || !sum_of(shape, "pathN_us", &sum) || sum < 0 || ns < 0)
+		return;
+	if (__builtin_add_overflow(sum, ns_or_0(shape, KEY(path_rest_us)), &sum) ||
+		__builtin_add_overflow(sum, ns_or_0(shape, KEY(path_unknown_us)), &sum) || sum != ns)
+		LINE_PROBLEM(check, "shape: the causes sum to %lld ns, %s to %lld ns", (long long)sum, what, (long long)ns);
+}
+
 /* Checks that the spans of a request sum to total, and the states and GPU parts of each span to the span. */
 static void check_request_sums(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
@@ -379,6 +398,8 @@ static void check_request_sums(struct profile_check *check, const struct json_no
 		if (sum_of(shape, row, &sum) && sum != ns_of(stages, spans[i]))
 			LINE_PROBLEM(check, "shape: the parts of the GPU of %s do not sum to it", spans[i]);
 	}
+	check_path(check, shape, "queued, without behind_others, and between",
+		ns_or_0(stages, "queued") - ns_or_0(stages, "behind_others") + ns_or_0(stages, "between"));
 }
 
 /* Checks what the recorder says it cost a step: not more than the time of its threads. */
@@ -522,6 +543,7 @@ static void check_native(struct profile_check *check, const struct profile_line 
 		check_host(check, shape);
 	if (check->family == TOKEN) {
 		check_tracer(check, shape, stages);
+		check_path(check, shape, KEY(gap_us), ns_of(shape, KEY(gap_us)));
 		check_gpu(check, shape, ns_of(stages, "total"));
 	}
 	if (check->family == OP) {

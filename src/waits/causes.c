@@ -10,6 +10,31 @@ static bool cause_is(const struct gap_segment *a, const struct gap_segment *b)
 	return a->tid == b->tid && a->state == b->state && a->call == b->call && !((a->flags ^ b->flags) & GAP_SEGMENT_F_LIMITED);
 }
 
+static int compare_causes(const void *a, const void *b)
+{
+	uint64_t x = ((const struct gap_segment *)a)->dur_ns, y = ((const struct gap_segment *)b)->dur_ns;
+
+	return (x < y) - (x > y);
+}
+
+/* Makes one entry of all waits of a thread for a CPU. The longest comes first, and names the thread that ran. */
+static void causes_merge(struct causes *c)
+{
+	size_t n = 0, k;
+
+	if (c->n)
+		qsort(c->list, c->n, sizeof(c->list[0]), compare_causes);
+	for (size_t i = 0; i < c->n; i++) {
+		for (k = 0; k < n && !cause_is(&c->list[k], &c->list[i]); k++)
+			;
+		if (k < n)
+			c->list[k].dur_ns += c->list[i].dur_ns;
+		else
+			c->list[n++] = c->list[i];
+	}
+	c->n = n;
+}
+
 void causes_add(struct causes *c, const struct gap_segment *s)
 {
 	size_t i = 0;
@@ -20,6 +45,10 @@ void causes_add(struct causes *c, const struct gap_segment *s)
 	}
 	while (i < c->n && (!cause_is(&c->list[i], s) || c->list[i].by_tid != s->by_tid))
 		i++;
+	if (i == CAUSES_FINE) {
+		causes_merge(c);
+		i = c->n;
+	}
 	if (i == CAUSES_FINE) {
 		c->others_ns += s->dur_ns;
 		return;
@@ -41,31 +70,11 @@ void causes_add_gap(struct causes *c, const struct rec_gap *gap)
 	c->unknown_ns += gap->unknown_ns;
 }
 
-static int compare_causes(const void *a, const void *b)
-{
-	uint64_t x = ((const struct gap_segment *)a)->dur_ns, y = ((const struct gap_segment *)b)->dur_ns;
-
-	return (x < y) - (x > y);
-}
-
 void causes_finish(struct causes *c, size_t most)
 {
-	size_t n = 0, k;
-
+	causes_merge(c);
 	if (c->n)
 		qsort(c->list, c->n, sizeof(c->list[0]), compare_causes);
-	/* of one thread's waits for a CPU the longest comes first, and names the thread that ran */
-	for (size_t i = 0; i < c->n; i++) {
-		for (k = 0; k < n && !cause_is(&c->list[k], &c->list[i]); k++)
-			;
-		if (k < n)
-			c->list[k].dur_ns += c->list[i].dur_ns;
-		else
-			c->list[n++] = c->list[i];
-	}
-	c->n = n;
-	if (n)
-		qsort(c->list, n, sizeof(c->list[0]), compare_causes);
 	while (c->n > most)
 		c->others_ns += c->list[--c->n].dur_ns;
 }

@@ -137,15 +137,17 @@ static size_t gap_fill(struct rec_gap *gap, const struct way *way)
 	return REC_GAP_SIZE(way->causes.n + way->n);
 }
 
-/* Passes on the gap before a step, if there is one and no step within it was lost. */
+/* Passes on the gap before a step, if there is one and no step within it was lost. Before the first step it began earlier. */
 static void pass_gap(struct gaps *g, const struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
 	struct gap_context *c = context_of(g, s);
+	uint64_t from = c->busy_until ? c->busy_until : g->open_ns;
 
-	if (c->busy_until && s->start > c->busy_until && s->steps_lost == c->steps_lost && !s->began_before) {
+	if (s->start > from && s->steps_lost == c->steps_lost && !s->began_before) {
 		g->gap.h = (struct rec_hdr){
-			.start_ns = c->busy_until,
-			.dur_ns = s->start - c->busy_until,
+			.start_ns = from,
+			.dur_ns = s->start - from,
+			.flags = c->busy_until ? 0 : REC_F_OPEN_START,
 			.tgid = s->tgid,
 			.tid = s->tid,
 			.cpu = (uint16_t)s->cpu,
@@ -154,7 +156,7 @@ static void pass_gap(struct gaps *g, const struct gap_step *s, void (*cb)(const 
 		};
 		g->gap.context = s->context;
 		g->gap.step = s->number;
-		way_back(g->walker, s->tid, g->open_ns, c->busy_until, s->start, &g->way);
+		way_back(g->walker, s->tid, g->open_ns, from, s->start, &g->way);
 		cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
 	}
 	c->steps_lost = s->steps_lost;

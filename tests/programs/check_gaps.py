@@ -70,11 +70,13 @@ def judge(plant, tid, us, shape):
     if plant == "none":
         return None
     state = sum(t for who, what, t in listed if what in STATES[plant] and (who == tid or plant == "stop"))
-    waits = sum(t for who, what, t in listed if what == "runnable" and who == tid) if plant != "spin" else 0
+    waits = sum(t for _, what, t in listed if what == "runnable") if plant != "spin" else 0
+    if plant == "stop" and state > 5000:  # it stops the thread of the steps, too, which may wait until the other one runs again
+        waits += sum(t for who, what, t in listed if what == "blocked_futex")
     if not 0.95 * us - waits <= state <= 1.05 * us + 100:
         return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
     first = next((p for p in listed if p[1] != "runnable"), None)
-    return None if first and first[1] in STATES[plant] else f"thread {first and first[0]} is in the way, not {tid}"
+    return None if first and (first[0] == tid or plant == "stop") else f"thread {first and first[0]} is in the way, not {tid}"
 
 
 def main():

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Causes over an interval, from gaps that lie in it, or across its edges. */
+#include "unit.h"
+#include "waits/gap_log.h"
+
+#define CONTEXT 7
+
+/* A gap of two threads, half each: 1 on a CPU, and before that 2 asleep; the segment of thread 2 may be missing. */
+static struct rec_gap gap_of(uint32_t tgid, uint64_t start, uint64_t end, bool whole)
+{
+	uint64_t half = (end - start) / 2;
+	const struct gap_segment one = { .start_ns = start + half, .dur_ns = half, .tid = 1, .state = ST_CPU };
+	const struct gap_segment two = { .start_ns = start, .dur_ns = half, .tid = 2, .state = ST_BLOCKED_SLEEP };
+
+	return (struct rec_gap){
+		.h = { .start_ns = start, .dur_ns = end - start, .tgid = tgid, .kind = REC_GAP },
+		.context = CONTEXT,
+		.n_causes = 2,
+		.n = whole ? 2 : 1,
+		.seg = { one, two, one, two },
+	};
+}
+
+static struct gap_log *log_of_three(bool whole)
+{
+	struct gap_log *l = gap_log_new();
+	struct rec_gap gaps[] = { gap_of(10, 1000, 1200, whole), gap_of(11, 1000, 1200, true), gap_of(10, 2000, 2200, whole), gap_of(10, 3000, 3200, whole) };
+
+	for (size_t i = 0; i < ARRAY_SIZE(gaps); i++)
+		gap_log_add(l, &gaps[i]);
+	return l;
+}
+
+static uint64_t cause_ns(const struct causes *c, uint32_t tid)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->list[i].tid == tid)
+			return c->list[i].dur_ns;
+	}
+	return 0;
+}
+
+TEST(intervals)
+{
+	static const struct {
+		uint64_t from, to;
+		bool queued, whole;
+		uint64_t sum, one, two, unknown;
+	} cases[] = {
+		{ 900, 3300, false, true, 600, 300, 300, 0 },
+		{ 1150, 2050, false, true, 100, 50, 50, 0 },   /* across both edges */
+		{ 1150, 2050, false, false, 100, 50, 0, 50 },  /* what is not listed is unknown ... */
+		{ 900, 2500, false, false, 400, 200, 200, 0 }, /* ... but not of a whole gap */
+		{ 1200, 2000, true, true, 0, 0, 0, 0 },        /* steps ran */
+		{ 500, 1100, true, true, 600, 0, 100, 500 },   /* before anything is known */
+		{ 500, 800, true, true, 300, 0, 0, 300 },
+		{ 500, 800, false, true, 0, 0, 0, 0 },
+		{ 3300, 4000, true, true, 0, 0, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct gap_log *l = log_of_three(cases[i].whole);
+		struct causes c = {};
+
+		assert_int_equal(gap_log_sum(l, 10, CONTEXT, cases[i].from, cases[i].to, cases[i].queued, &c), cases[i].sum);
+		assert_int_equal(cause_ns(&c, 1), cases[i].one);
+		assert_int_equal(cause_ns(&c, 2), cases[i].two);
+		assert_int_equal(c.unknown_ns, cases[i].unknown);
+		gap_log_free(l);
+	}
+}
+
+TEST(others_contexts)
+{
+	struct gap_log *l = log_of_three(true);
+	struct causes c = {};
+
+	assert_int_equal(gap_log_sum(l, 10, CONTEXT + 1, 0, 9000, false, &c), 0);
+	assert_int_equal(gap_log_sum(l, 11, CONTEXT, 0, 9000, false, &c), 200);
+	gap_log_free(l);
+}
+
+/* The oldest make room, and are unknown then. */
+TEST(room)
+{
+	struct gap_log *l = gap_log_new();
+	struct rec_gap g = gap_of(10, 1000, 1200, true);
+	struct causes c = {};
+	size_t n = GAP_LOG_BYTES / REC_GAP_SIZE(4) + 1;
+
+	for (size_t i = 0; i < n; i++, g.h.start_ns += 1000)
+		gap_log_add(l, &g);
+	assert_true(gap_log_sum(l, 10, CONTEXT, 0, 5000, true, &c) == 5000);
+	assert_int_equal(c.unknown_ns, 5000);
+	assert_int_equal(gap_log_sum(l, 10, CONTEXT, n * 1000, (n + 1) * 1000, false, &c), 200);
+	gap_log_free(l);
+}
+
+/* Waits of a thread for a CPU are one cause, which names who ran for longest; more causes than a line has are summed. */
+TEST(finished)
+{
+	struct gap_segment s = { .dur_ns = 10, .tid = 1, .state = ST_RUNNABLE, .by_tid = 5 };
+	struct causes c = {};
+
+	causes_add(&c, &s);
+	s.by_tid = 6;
+	s.dur_ns = 30;
+	causes_add(&c, &s);
+	s.flags = GAP_SEGMENT_F_LIMITED;
+	causes_add(&c, &s);
+	for (uint32_t i = 0; i < 2 * CAUSES_FINE; i++)
+		causes_add(&c, &(struct gap_segment){ .dur_ns = 1, .tid = 100 + i, .state = ST_CPU });
+	causes_add(&c, &(struct gap_segment){ .dur_ns = 9, .state = ST_MAX });
+	causes_finish(&c, 2);
+	assert_int_equal(c.n, 2);
+	assert_int_equal(c.list[0].dur_ns, 40);
+	assert_int_equal(c.list[0].by_tid, 6);
+	assert_int_equal(c.list[0].by_ns, 30);
+	assert_int_equal(c.list[1].dur_ns, 30);
+	assert_int_equal(c.others_ns, 2 * CAUSES_FINE);
+	assert_int_equal(c.unknown_ns, 9);
+}
+
+RUN_TESTS(NULL, NULL)
