@@ -34,13 +34,14 @@ report window "$TMP"/windows/*.jsonl
 schema_fits "each line fits the schema that inftrace validate is tested with" profile "$TOP"/tests/golden/family_*_good.jsonl
 report golden "$TOP"/tests/golden/*good.js* "$TOP/tests/golden/kineto.json.gz"
 
-# Invalid ones are refused.
-sed 's/"concurrency":1/"concurrency":0/' "$TMP/steps.jsonl" >"$TMP/bad.jsonl"
+# Invalid ones are refused. Not of a recording: its steps may be over before their function has a probe.
+good=$TOP/tests/golden/family_token_prof_good.jsonl
+sed 's/"concurrency": *[0-9]*/"concurrency":0/' "$good" >"$TMP/bad.jsonl"
 check_rc "a value out of its range" 1 'concurrency: 0 is less than' \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"
-sed 's/"step":/"stop":/' "$TMP/steps.jsonl" >"$TMP/bad.jsonl"
+sed 's/"step":/"stop":/' "$good" >"$TMP/bad.jsonl"
 check_rc "a key that is missing" 1 "'step' is a required property" \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"
-sed 's/"records":/"rekords":/' "$TMP/steps.jsonl" >"$TMP/bad.jsonl"
-check_rc "a key that no schema has" 1 "'rekords' does not match any" \
+sed 's/"switches":/"swatches":/' "$good" >"$TMP/bad.jsonl"
+check_rc "a key that no schema has" 1 "'swatches' does not match any" \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"
