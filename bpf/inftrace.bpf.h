@@ -280,6 +280,7 @@ struct thread_window {
 	u64 ran_ns;   /* for how long, within the current wait */
 	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
 	u64 unnamed_ns; /* time of the wait in flight for which it is unknown who ran */
+	u64 fault_on; /* times.ns[ST_FAULT] when it last came onto the CPU */
 	char waker_comm[TASK_COMM_LEN];
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */

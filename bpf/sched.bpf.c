@@ -56,8 +56,6 @@ static __always_inline void hold_release(struct thread *t, struct task_struct *t
 #endif
 }
 
-#define SWITCH_PREEMPT (1ull << 32) /* in `how`, above the state of the task that leaves the CPU */
-
 /* Not inline, so that the verifier continues after it with a single state. */
 static __noinline int switch_out(
 	struct thread *t, struct task_struct *task, struct task_struct *next, u64 now, u64 how)
@@ -171,8 +169,10 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	t->on_cpu = bpf_get_smp_processor_id();
 	t->off = 0;
 	t->wake_ns = 0;
-	if (cfg.steps)
+	if (cfg.steps) {
 		t->ran_ns = t->moved_ns = t->unnamed_ns = 0;
+		t->fault_on = t->times.ns[ST_FAULT];
+	}
 	return 0;
 }
 
@@ -217,7 +217,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
-	ran_switch(prev, next, now, preempt, prev_state, out && cfg.track_syscalls ? out->off : ST_MAX);
+	ran_switch(prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0), out && cfg.track_syscalls ? out->off : ST_MAX,
+		out ? out->times.ns[ST_FAULT] - out->fault_on : 0);
 	if (!in)
 		return 0;
 	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */

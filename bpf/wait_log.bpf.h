@@ -94,12 +94,16 @@ static __always_inline u64 ran_since(void)
 	return before ? before->end_ns : 0;
 }
 
-/* A CPU switches. state: enum time_state of prev from now on if it is known and prev waits; else ST_MAX. */
-static __always_inline void ran_switch(struct task_struct *prev, struct task_struct *next, u64 now, bool preempt, u32 task_state, u32 state)
+#define SWITCH_PREEMPT (1ull << 32) /* in `how`, above the state of the task that leaves the CPU */
+
+/* A CPU switches. state: enum time_state of prev from now on if it is known and prev waits; else ST_MAX. fault_ns: its time in
+ * page faults since it came. */
+static __always_inline void ran_switch(struct task_struct *prev, struct task_struct *next, u64 now, u64 how, u32 state, u64 fault_ns)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *r, *after;
+	u32 task_state = (u32)how;
 	u64 arg = 0;
 
 	if (!heads)
@@ -115,7 +119,8 @@ static __always_inline void ran_switch(struct task_struct *prev, struct task_str
 		ran_is(r, prev);
 	r->flags = 0;
 	r->call = CALL_NONE;
-	if (preempt || !task_state) {
+	r->fault_ns = fault_ns < ~0u ? fault_ns : ~0u;
+	if (how & SWITCH_PREEMPT || !task_state) {
 		r->state = ST_RUNNABLE;
 		if (prev->pid && is_throttled(prev))
 			r->flags = RAN_F_THROTTLED;

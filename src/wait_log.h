@@ -23,7 +23,7 @@ struct ran {
 	u16 call; /* the number of the system call in which it left the CPU to wait; CALL_NONE: in none */
 	u8 state; /* enum time_state from then on; ST_CPU: it is gone */
 	u8 flags; /* RAN_F_* */
-	u32 pad;
+	u32 fault_ns; /* of a thread of a target: its time in page faults, on the CPU */
 };
 
 #define WAKE_F_IRQ 0x01    /* from an interrupt: it hit the waker by chance */

@@ -271,6 +271,17 @@ static struct gap_segment segment_of(const struct run *r, uint8_t state)
 	return s;
 }
 
+/* The thread ran. Its page faults within the run are one segment, the first: when they were is not logged. Of a run that is not
+ * over, or that began before the gap, it is not known how many of them are in it. */
+static void walk_run(struct walk *k, const struct run *r)
+{
+	uint64_t fault_ns = r->end_ns < UINT64_MAX && r->start_ns >= k->from_ns && r->end_ns <= k->at_ns ? r->entry->fault_ns : 0;
+
+	if (r->start_ns < k->at_ns && fault_ns < k->at_ns - r->start_ns)
+		walk_add(k, r->start_ns + fault_ns, segment_of(r, ST_CPU));
+	walk_add(k, r->start_ns, segment_of(r, fault_ns ? ST_FAULT : ST_CPU));
+}
+
 /* From start_ns on the thread could have run: divides that time among those that ran on its CPU. */
 static void walk_runnable(struct walk *k, uint64_t start_ns, const struct run *r, bool limited)
 {
@@ -368,7 +379,7 @@ static void walk_step(struct walk *k)
 	}
 	if (r.end_ns >= k->at_ns) {
 		k->cpu = r.cpu;
-		walk_add(k, r.start_ns, segment_of(&r, ST_CPU));
+		walk_run(k, &r);
 		if (k->at_ns <= k->from_ns)
 			return;
 		if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &before) || before.entry->state == ST_CPU) {

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib.sh"
 . "$TOP/tests/programs/programs.sh"
 need python3
-PLANTS=(none spin sleep lock upstream unix pipe child stop)
+PLANTS=(none spin sleep lock upstream unix pipe child stop faults)
 
 cat >"$TMP/engine.json" <<-'JSON'
 	{

@@ -18,7 +18,7 @@ import sys
 # What the culprit does meanwhile; besides, it waits for a CPU.
 STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
-    "pipe": {"blocked_sleep"}, "child": {"cpu"}, "stop": {"stopped"}, "none": set(),
+    "pipe": {"blocked_sleep"}, "child": {"cpu"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
 }
 
 
@@ -76,6 +76,8 @@ def judge(plant, tid, us, shape):
     if not 0.95 * us - waits <= state <= 1.05 * us + 100:
         return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
     first = next((p for p in listed if p[1] != "runnable"), None)
+    if plant == "faults" and first and first[1] != "fault":  # it also computes, and is traced
+        return f"mostly {first[1]}"
     return None if first and (first[0] == tid or plant == "stop") else f"thread {first and first[0]} is in the way, not {tid}"
 
 

@@ -91,6 +91,23 @@ static void plant_none(void)
 	truth.ns = 0;
 }
 
+/* It touches memory for the first time. */
+#define FAULT_BYTES (32u << 20)
+
+static void plant_faults(void)
+{
+	uint64_t from = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	char *p = mmap(NULL, FAULT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(p != MAP_FAILED && !madvise(p, FAULT_BYTES, MADV_NOHUGEPAGE), "mmap");
+	for (size_t i = 0; i < FAULT_BYTES; i += 4096)
+		p[i] = 1;
+	truth.tid = gettid_now();
+	munmap(p, FAULT_BYTES);
+	truth.ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - from;
+	sleep_for(MS); /* faults are known of a run that is over */
+}
+
 /* Another thread holds a lock, and computes. */
 static sem_t *holder_go, *holder_has;
 
@@ -305,6 +322,7 @@ static const struct {
 	{ "pipe", plant_pipe },
 	{ "child", plant_child },
 	{ "stop", plant_stop },
+	{ "faults", plant_faults },
 };
 
 int main(int argc, char **argv)

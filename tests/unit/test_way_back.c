@@ -97,6 +97,16 @@ TEST_WITH(own_time, set_up, NULL)
 	way_is(10, 0, 1500, 1900, "10 cpu 400");
 }
 
+/* They are known of whole runs. */
+TEST_WITH(faults, set_up, NULL)
+{
+	ran(0, 10, 1000, ST_RUNNABLE)->fault_ns = 400 * US;
+	ran(0, 20, 1300, ST_RUNNABLE);
+	runs(0, 10);
+	way_is(10, 0, 0, 1500, "10 cpu 200, 10 runnable <20 300, 10 cpu 600, 10 fault 400");
+	way_is(10, 0, 100, 1500, "10 cpu 200, 10 runnable <20 300, 10 cpu 900");
+}
+
 TEST_WITH(through_wakers, set_up, NULL)
 {
 	/* 10 waits for 20, which waits for 30, which sleeps */
