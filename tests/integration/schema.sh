@@ -42,6 +42,6 @@ check_rc "a value out of its range" 1 'concurrency: 0 is less than' \
 sed 's/"step":/"stop":/' "$good" >"$TMP/bad.jsonl"
 check_rc "a key that is missing" 1 "'step' is a required property" \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"
-sed 's/"switches":/"swatches":/' "$good" >"$TMP/bad.jsonl"
-check_rc "a key that no schema has" 1 "'swatches' does not match any" \
+sed 's/"records":/"rekords":/' "${good/token/window}" >"$TMP/bad.jsonl"
+check_rc "a key that no schema has" 1 "'rekords' does not match any" \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"
