@@ -21,6 +21,7 @@
 #include "schema/left_out.h"
 #include "target/cgroup.h"
 #include "util/alloc.h"
+#include "util/list.h"
 #include "util/names.h"
 #include "waits/causes.h"
 
@@ -28,7 +29,7 @@
 
 #define GAP_ROUNDS 2 /* of settled records, after which the gap before a step is known: waits/gaps.h */
 
-#define HELD_MAX 1024 /* if full, the first one is written with what is known then */
+#define HELD_MAX 8192 /* if full, the first ones are written with what is known then */
 
 /* What is kept of a step's record until its GPU activity is known. */
 struct step_of_gpu {
@@ -48,11 +49,11 @@ struct held_step {
 	bool graph;
 	bool waits_told, waits_gpu;
 	unsigned int waits_gap; /* for so many rounds of profile_steps_settled() */
-	bool is_told, has_gpu;
+	bool is_told;
 	struct steps_told told;
-	struct rec_gpu_step gpu;
+	struct rec_gpu_step *gpu; /* NULL: not known */
 	struct step_of_gpu of_gpu;
-	struct causes *gap; /* NULL: not known */
+	struct causes *gap; /* likewise */
 	uint64_t gap_ns;
 	char *text; /* of its shape and stages */
 	size_t told_at, gpu_at, len;
@@ -64,12 +65,13 @@ struct profile_steps {
 	struct {
 		uint32_t tgid;
 		uint64_t as_of, limit;
-	} cpu;                           /* last read */
-	uint32_t self;                   /* pid of the recorder */
-	struct gpu_gaps *gaps;           /* NULL: no GPU is recorded */
-	bool parts_seen;                 /* the rows of some step were known by sequence */
-	struct held_step held[HELD_MAX]; /* sorted by number */
+	} cpu;                            /* last read */
+	uint32_t self;                    /* pid of the recorder */
+	struct gpu_gaps *gaps;            /* NULL: no GPU is recorded */
+	bool parts_seen;                  /* the rows of some step were known by sequence */
+	struct held_step *held[HELD_MAX]; /* sorted by number */
 	size_t n_held;
+	uint32_t told_until; /* steps below this were told what their rows were, or will not be */
 	char text[PROFILE_BODY_MAX];
 };
 
@@ -367,11 +369,7 @@ char *profile_add_path(char *p, struct causes *c)
 
 static size_t held_step_find(const struct profile_steps *ps, uint32_t number)
 {
-	size_t i = 0;
-
-	while (i < ps->n_held && ps->held[i].number < number)
-		i++;
-	return i;
+	return bisect(ps->n_held, i, ps->held[i]->number < number);
 }
 
 static void held_step_write(struct profile_steps *ps, const struct held_step *h)
@@ -384,10 +382,18 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->gap)
 		p = profile_add_path(PUT(p, gap_us, h->gap_ns), h->gap);
-	if (h->has_gpu)
-		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
+	if (h->gpu)
+		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
 	profile_line_end(ps->lines, p, h->graph);
+}
+
+static void held_step_free(struct held_step *h)
+{
+	free(h->text);
+	free(h->gap);
+	free(h->gpu);
+	free(h);
 }
 
 /* Writes steps that wait for nothing, and the first n in any case, without what they waited for. */
@@ -396,15 +402,14 @@ static void held_steps_write_ready(struct profile_steps *ps, size_t n)
 	size_t left = 0;
 
 	for (size_t i = 0; i < ps->n_held; i++) {
-		struct held_step *h = &ps->held[i];
+		struct held_step *h = ps->held[i];
 
-		if (i >= n && (h->waits_told || h->waits_gap || h->waits_gpu)) {
-			ps->held[left++] = *h;
+		if (i >= n && ((h->waits_told && h->number >= ps->told_until) || h->waits_gap || h->waits_gpu)) {
+			ps->held[left++] = h;
 			continue;
 		}
 		held_step_write(ps, h);
-		free(h->text);
-		free(h->gap);
+		held_step_free(h);
 	}
 	ps->n_held = left;
 }
@@ -422,7 +427,11 @@ static bool step_has_rows_to_come(struct profile_steps *ps, const struct rec_ste
 
 static void held_step_add(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
 {
-	struct held_step h = {
+	struct held_step *h = xmalloc(sizeof(*h));
+	char *p = add_step_call(ps, ps->text, r);
+	size_t i;
+
+	*h = (struct held_step){
 		.number = r->number,
 		.tgid = r->h.tgid,
 		.graph = r->n.graphs > 0,
@@ -431,16 +440,13 @@ static void held_step_add(struct profile_steps *ps, const struct rec_step *r, bo
 		.waits_gpu = gpu,
 		.of_gpu = { r->h.tid, !r->lost && !(r->left_out & (1u << SHED_SYSCALLS | 1u << SHED_TIMELINE)), r->stall },
 	};
-	char *p = add_step_call(ps, ps->text, r);
-	size_t i;
-
-	h.told_at = (size_t)(p - ps->text);
+	h->told_at = (size_t)(p - ps->text);
 	p = add_step_shape(ps, p, r);
-	h.gpu_at = (size_t)(p - ps->text);
-	h.len = (size_t)(add_step_stages(p, r) - ps->text);
-	h.text = memcpy(xmalloc(h.len), ps->text, h.len);
+	h->gpu_at = (size_t)(p - ps->text);
+	h->len = (size_t)(add_step_stages(p, r) - ps->text);
+	h->text = memcpy(xmalloc(h->len), ps->text, h->len);
 	if (ps->n_held == HELD_MAX)
-		held_steps_write_ready(ps, 1);
+		held_steps_write_ready(ps, HELD_MAX / 8);
 	i = held_step_find(ps, r->number);
 	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
 	ps->held[i] = h;
@@ -463,7 +469,7 @@ static struct held_step *held_step_get(struct profile_steps *ps, uint32_t number
 {
 	size_t i = held_step_find(ps, number);
 
-	return i < ps->n_held && ps->held[i].number == number ? &ps->held[i] : NULL;
+	return i < ps->n_held && ps->held[i]->number == number ? ps->held[i] : NULL;
 }
 
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p)
@@ -482,10 +488,10 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
 
 	if (h)
 		h->is_told = h->waits_told;
-	/* earlier steps were not told, and will not be */
-	for (size_t i = 0; i < ps->n_held && ps->held[i].number <= s->number; i++)
-		ps->held[i].waits_told = false;
-	held_steps_write_ready(ps, 0);
+	if (s->number >= ps->told_until)
+		ps->told_until = s->number + 1;
+	if (!ps->rec->gaps) /* else they still wait for that, until profile_steps_settled() */
+		held_steps_write_ready(ps, 0);
 }
 
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
@@ -494,8 +500,9 @@ void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 
 	if (!h)
 		return;
-	memcpy(&h->gpu, r, REC_GPU_STEP_SIZE(gpu_step_devices(r)));
-	h->has_gpu = true;
+	if (!h->gpu)
+		h->gpu = xmalloc(sizeof(*h->gpu));
+	memcpy(h->gpu, r, REC_GPU_STEP_SIZE(gpu_step_devices(r)));
 	h->waits_gpu = false;
 	held_steps_write_ready(ps, 0);
 }
@@ -509,14 +516,12 @@ void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r)
 	h->gap = xcalloc(1, sizeof(*h->gap));
 	causes_add_gap(h->gap, r);
 	h->gap_ns = r->h.dur_ns;
-	h->waits_gap = 0;
-	held_steps_write_ready(ps, 0);
 }
 
 void profile_steps_settled(struct profile_steps *ps)
 {
 	for (size_t i = 0; i < ps->n_held; i++)
-		ps->held[i].waits_gap -= ps->held[i].waits_gap > 0;
+		ps->held[i]->waits_gap -= ps->held[i]->waits_gap > 0;
 	held_steps_write_ready(ps, 0);
 }
 
@@ -551,10 +556,8 @@ struct profile_steps *profile_steps_new(struct profile_lines *lines, const struc
 
 void profile_steps_free(struct profile_steps *ps)
 {
-	for (size_t i = 0; i < ps->n_held; i++) {
-		free(ps->held[i].text);
-		free(ps->held[i].gap);
-	}
+	for (size_t i = 0; i < ps->n_held; i++)
+		held_step_free(ps->held[i]);
 	gpu_gaps_free(ps->gaps);
 	free(ps);
 }
