@@ -3,8 +3,8 @@
 #ifndef INFTRACE_RECORD_INTAKE_H
 #define INFTRACE_RECORD_INTAKE_H
 
+#include "engine/sequences.h"
 #include "record/capture.h"
-#include "requests/sequences.h"
 #include "sink/sink.h"
 
 struct gaps;

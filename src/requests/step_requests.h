@@ -13,10 +13,10 @@
 #ifndef INFTRACE_REQUESTS_STEP_REQUESTS_H
 #define INFTRACE_REQUESTS_STEP_REQUESTS_H
 
-#include "engine/spec.h"
 #include "engine/rows.h"
+#include "engine/sequences.h"
+#include "engine/spec.h"
 #include "record.h"
-#include "requests/sequences.h"
 
 enum step_phase {
 	PHASE_PREFILL,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Calls that change the life of sequences, as llama.cpp's preset describes them. */
 #include "engine/engine.h"
-#include "requests/sequences.h"
+#include "engine/sequences.h"
 #include "unit.h"
 #include "util/clock.h"
 

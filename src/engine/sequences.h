@@ -4,8 +4,8 @@
  * what they do, and whose arguments tell to which sequence (docs/engines.md, "Life of sequences"). Like steps, they are
  * always recorded.
  */
-#ifndef INFTRACE_REQUESTS_SEQUENCES_H
-#define INFTRACE_REQUESTS_SEQUENCES_H
+#ifndef INFTRACE_ENGINE_SEQUENCES_H
+#define INFTRACE_ENGINE_SEQUENCES_H
 
 #include "engine/spec.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "requests/sequences.h"
+#include "engine/sequences.h"
 
 #include <string.h>
 
