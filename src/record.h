@@ -327,6 +327,8 @@ struct rec_step {
 	u32 counts_pad;
 };
 
+#define REC_STEP_SIZE(parts) (sizeof(struct rec_step) + (parts) * sizeof(struct row_part))
+
 struct rec_step_parts {
 	struct rec_step s;
 	struct row_part parts[STEP_PARTS_MAX];

@@ -169,8 +169,7 @@ bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_
 
 unsigned int step_parts(const struct rec_step *r, size_t size, const struct row_part **ret_parts)
 {
-	if (size < sizeof(*r) || r->n_parts > STEP_PARTS_MAX ||
-		(size - sizeof(*r)) / sizeof(struct row_part) < r->n_parts)
+	if (size < sizeof(*r) || r->n_parts > STEP_PARTS_MAX || size < REC_STEP_SIZE(r->n_parts))
 		return 0;
 	*ret_parts = ((const struct rec_step_parts *)r)->parts;
 	return r->n_parts;

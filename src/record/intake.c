@@ -173,27 +173,31 @@ static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(((struct intake *)arg)->sink, h, size);
 }
 
+static bool sample_is_whole(const struct rec_sample *r, size_t size)
+{
+	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX && r->task <= 1 &&
+	       r->stack_bytes <= SAMPLE_STACK_MAX && r->stack_bytes % sizeof(uint64_t) == 0 &&
+	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r);
+}
+
+static bool node_is_whole(const struct rec_node *r, size_t size)
+{
+	return size >= REC_NODE_SIZE(0) && r->n <= NODES_MAX && size >= REC_NODE_SIZE(r->n);
+}
+
+static bool step_is_whole(const struct rec_step *r, size_t size)
+{
+	return size >= REC_STEP_SIZE(0) && r->n_parts <= STEP_PARTS_MAX && size >= REC_STEP_SIZE(r->n_parts);
+}
+
 /* Whether a record is as long as its counts say, which its users rely on. */
 static bool record_is_whole(const struct rec_hdr *h, size_t size)
 {
-	const struct rec_sample *sample = (const struct rec_sample *)h;
-	const struct rec_node *node = (const struct rec_node *)h;
-	const struct rec_step *step = (const struct rec_step *)h;
-	const struct row_part *parts;
-
-	switch (h->kind) {
-	case REC_SAMPLE:
-		return size >= sizeof(*sample) && sample->kernel_n <= SAMPLE_KERNEL_MAX &&
-		       sample->python_n <= SAMPLE_PYTHON_MAX && sample->task <= 1 && sample->stack_bytes <= SAMPLE_STACK_MAX &&
-		       sample->stack_bytes % sizeof(uint64_t) == 0 &&
-		       size >= REC_SAMPLE_SIZE(sample->kernel_n, sample->python_n, sample->stack_bytes) +
-				       SAMPLE_TASK_SIZE(sample);
-	case REC_NODE:
-		return size >= REC_NODE_SIZE(0) && node->n <= NODES_MAX && size >= REC_NODE_SIZE(node->n);
-	case REC_STEP:
-		return size >= sizeof(*step) && step_parts(step, size, &parts) == step->n_parts;
-	}
-	return true;
+	if (h->kind == REC_SAMPLE)
+		return sample_is_whole((const struct rec_sample *)h, size);
+	if (h->kind == REC_NODE)
+		return node_is_whole((const struct rec_node *)h, size);
+	return h->kind != REC_STEP || step_is_whole((const struct rec_step *)h, size);
 }
 
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
