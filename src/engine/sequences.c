@@ -157,20 +157,17 @@ void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context)
 	shown_learn_context(d, tgid, context, context);
 }
 
-void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, const struct rec_function *r)
+void drafts_learn(struct shown_contexts *d, const struct probe_spec *s, const struct rec_function *r)
 {
-	const struct probe_spec *s = &probes->specs[r->h.id];
 	uint64_t context;
 
 	if (s->role == ROLE_SEQUENCE && probe_find_value(s, r, "draft", &context) && context)
 		drafts_add(d, r->h.tgid, context);
 }
 
-const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_table *probes, const struct rec_step *r,
-	size_t size)
+const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_spec *s, const struct rec_step *r, size_t size)
 {
 	static struct rec_step_parts copy;
-	const struct probe_spec *s = &probes->specs[r->h.id];
 	int kind = -1;
 	bool is = false;
 	uint64_t v = 0;

@@ -55,12 +55,11 @@ void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context);
 bool drafts_have(const struct shown_contexts *d, uint32_t tgid, uint64_t context);
 
 /* Adds the draft model's context that a call tells of, if it does. */
-void drafts_learn(struct shown_contexts *d, const struct probe_table *probes, const struct rec_function *r);
+void drafts_learn(struct shown_contexts *d, const struct probe_spec *s, const struct rec_function *r);
 
 /* Marks the step of a draft model: an argument of an enum that has "draft" gets that value. Returns the record, or a copy,
  * which is valid until the next call. */
-const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_table *probes, const struct rec_step *r,
-	size_t size);
+const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct probe_spec *s, const struct rec_step *r, size_t size);
 
 /* What a call changes. Adds the context of a memory to m. false: nothing, or its role is another, or its arguments do not
  * fit. */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/calls.h"
 #include "record/flight_store.h"
 #include "record/gpu.h"
 #include "record/limits.h"

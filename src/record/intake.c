@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-#include "engine/check.h"
-#include "engine/rows.h"
+#include "engine/calls.h"
 #include "record/gpu.h"
 #include "record/limits.h"
 #include "record/unwinder.h"
@@ -83,63 +82,7 @@ static void intake_take_task(struct intake *in, const struct rec_task *t)
 		unwinder_process(in->unwinder, t->h.tgid, exec ? NEWS_EXEC : NEWS_GONE, t->h.start_ns);
 }
 
-/* Strings are usually missing because the kernel had no memory. */
-const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size)
-{
-	static struct rec_function padded;
-	const struct probe_spec *s;
-	size_t whole;
-
-	if (h->kind != REC_FUNCTION)
-		return h;
-	s = &probes->specs[h->id];
-	whole = REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
-	if (*size >= whole || *size > sizeof(padded))
-		return h;
-	memset(&padded, 0, sizeof(padded));
-	memcpy(&padded, h, *size);
-	*size = whole < sizeof(padded) ? whole : sizeof(padded);
-	return &padded.h;
-}
-
-/* Takes a call. Returns whether it is shown. */
-static bool intake_take_function(struct intake *in, struct probe_spec *s, const struct rec_function *f)
-{
-	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
-
-	if (!check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f)))
-		return false;
-	drafts_learn(&in->drafts, &in->c->probes, f);
-	if (in->gpu)
-		gpu_call(in->gpu, s, f);
-	/* the name of a handle */
-	if (s->handle_arg >= 0 && check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) &&
-		!(f->h.flags & REC_F_OPEN_END))
-		handles_set(in->c->handles, f->h.tgid, f->vals[arg],
-			probe_arg_string(s, name, probe_record_strings(s, f)));
-	return !s->hidden;
-}
-
-/* Takes a step. Returns it as sinks should show it; NULL: not at all. */
-static const struct rec_hdr *intake_take_step(struct intake *in, struct probe_spec *s, const struct rec_step *r, size_t *size)
-{
-	static struct rec_step bare;
-
-	if (!check_call(&in->c->probes, s, r->vals, r->strs[0]))
-		return NULL;
-	r = drafts_mark(&in->drafts, &in->c->probes, r, *size);
-	if (rows_refused(s)) { /* the batch is not laid out as the preset says: its parts are useless */
-		memcpy(&bare, r, sizeof(bare));
-		bare.n_parts = bare.parts_left = 0;
-		*size = sizeof(bare);
-		r = &bare;
-	}
-	if (in->gpu)
-		gpu_step(in->gpu, r);
-	return s->hidden ? NULL : &r->h;
-}
-
-/* Takes a step or a call. Returns it as sinks should show it; NULL: not at all. */
+/* Takes a step, a call, or an operator's node. Returns it as sinks should show it; NULL: not at all. */
 static const struct rec_hdr *intake_take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
 	struct probe_spec *s;
@@ -147,14 +90,15 @@ static const struct rec_hdr *intake_take_call(struct intake *in, const struct re
 	if (h->id >= in->c->probes.n)
 		return NULL;
 	s = &in->c->probes.specs[h->id];
-	s->records++;
+	s->records += h->kind != REC_NODE;
 	if (h->kind == REC_STEP && in->overhead)
 		h = overhead_step(in->overhead, h, *size);
-	h = with_strings(&in->c->probes, h, size);
-	probe_table_use(&in->c->probes, h->tgid);
-	if (h->kind == REC_STEP)
-		return intake_take_step(in, s, (const struct rec_step *)h, size);
-	return intake_take_function(in, s, (const struct rec_function *)h) ? h : NULL;
+	h = calls_take(&in->c->probes, in->c->handles, &in->drafts, h, size);
+	if (h && in->gpu && h->kind == REC_STEP)
+		gpu_step(in->gpu, (const struct rec_step *)h);
+	if (h && in->gpu && h->kind == REC_FUNCTION)
+		gpu_call(in->gpu, s, (const struct rec_function *)h);
+	return s->hidden ? NULL : h;
 }
 
 static void intake_pass_record(const struct rec_hdr *h, size_t size, void *arg)
@@ -225,9 +169,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
 		return;
-	case REC_NODE: /* its names come from its process */
-		probe_table_use(&in->c->probes, h->tgid);
-		break;
+	case REC_NODE:
 	case REC_STEP:
 	case REC_FUNCTION:
 		h = intake_take_call(in, h, &size);

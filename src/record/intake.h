@@ -55,9 +55,6 @@ void intake_release(struct intake *in);
 /* Counts what has been lost so far, and tells the sink. */
 void intake_check_loss(struct intake *in, uint64_t now_ns);
 
-/* Returns a call, with empty strings where its own found no room. Valid until the next call. */
-const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size);
-
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX]);
 
 #endif

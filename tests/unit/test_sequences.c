@@ -136,22 +136,22 @@ TEST_WITH(test_drafts, setup, teardown)
 	r.vals[1] = 0xd;
 	r.vals[2] = 1;
 	copy = r;
-	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	assert_ptr_equal(drafts_mark(&d, &probes.specs[r.h.id], &r, sizeof(r)), &r);
 	memcpy(place.vals, (uint64_t[]){ 0xc, 0, 2, 17 }, 32);
-	drafts_learn(&d, &probes, &place); /* a server without one */
-	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	drafts_learn(&d, &probes.specs[place.h.id], &place); /* a server without one */
+	assert_ptr_equal(drafts_mark(&d, &probes.specs[r.h.id], &r, sizeof(r)), &r);
 	memcpy(place.vals, (uint64_t[]){ 0xc, 0xd, 2, 17 }, 32);
-	drafts_learn(&d, &probes, &place);
-	drafts_learn(&d, &probes, &place);
+	drafts_learn(&d, &probes.specs[place.h.id], &place);
+	drafts_learn(&d, &probes.specs[place.h.id], &place);
 	assert_int_equal(d.n, 1);
-	marked = drafts_mark(&d, &probes, &r, sizeof(r));
+	marked = drafts_mark(&d, &probes.specs[r.h.id], &r, sizeof(r));
 	assert_string_equal(probe_spec_name(&probes.specs[r.h.id], marked->vals), "draft");
 	assert_memory_equal(&r, &copy, sizeof(r));
 	r.h.tgid++;
-	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	assert_ptr_equal(drafts_mark(&d, &probes.specs[r.h.id], &r, sizeof(r)), &r);
 	r.h.tgid--;
 	r.vals[1] = 0xc;
-	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	assert_ptr_equal(drafts_mark(&d, &probes.specs[r.h.id], &r, sizeof(r)), &r);
 	for (uint64_t i = 0; i < 1000; i++)
 		drafts_add(&d, PID, 0x1000 + i);
 	assert_int_equal(d.n, SHOWN_CONTEXTS_MAX);
