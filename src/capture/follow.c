@@ -220,7 +220,6 @@ static void follow_forget_process(struct follow *f, uint32_t tgid)
 {
 	links_drop_process(f->session->attach->links, (pid_t)tgid);
 	hold_forget(f->session->hold, (pid_t)tgid);
-	pythons_gone(f->session->pythons, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid == tgid)
 			f->scans[i--] = f->scans[--f->n_scans];
@@ -233,42 +232,36 @@ static bool are_in_targets(const struct follow *f)
 	return links_state(f->session->attach->links) != LINKS_EVERYWHERE;
 }
 
-static void follow_task(struct follow *f, const struct rec_task *t)
+void follow_record(struct follow *f, const struct rec_hdr *h, enum process_news news)
 {
-	const struct rec_hdr *h = &t->h;
+	const struct rec_task *r = (const struct rec_task *)h;
 
-	switch (h->id) {
-	case TASK_FORK:
-		if (h->tid != h->tgid)
-			break;
+	switch (news) {
+	case NEWS_FORK:
 		follow_forget_process(f, h->tgid); /* the end of an earlier process with this number may have been lost */
-		pythons_forked(f->session->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
-		if (f->sweep.begun_ns) /* its parent may be gone before it is scanned */
+		if (f->sweep.begun_ns)             /* its parent may be gone before it is scanned */
 			add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .sweep = true });
 		if (are_in_targets(f) && !(h->flags & TASK_F_SHARES))
 			add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns });
 		break;
-	case TASK_EXEC:
-		if (t->arg != h->tgid) /* another thread is the main thread now */
+	case NEWS_EXEC:
+		if (r->arg != h->tgid) /* another thread is the main thread now */
 			links_drop_process(f->session->attach->links, (pid_t)h->tgid);
-		pythons_gone(f->session->pythons, (pid_t)h->tgid);
 		add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
 		break;
-	case TASK_EXIT:
-		if (h->flags & TASK_F_LAST)
-			follow_forget_process(f, h->tgid);
-		else if (h->tid == h->tgid) /* the kernel identifies the process by it */
-			attach_everywhere(f->session->attach, "the main thread of a target has exited");
-		break;
-	}
-}
-
-void follow_record(struct follow *f, const struct rec_hdr *h)
-{
-	if (h->kind == REC_TASK)
-		follow_task(f, (const struct rec_task *)h);
-	else if (h->kind == REC_MAPPED)
+	case NEWS_MAPPED:
 		add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .mapped_ns = h->start_ns });
+		return;
+	case NEWS_HEADLESS: /* the kernel identifies the process by it */
+		attach_everywhere(f->session->attach, "the main thread of a target has exited");
+		return;
+	case NEWS_GONE:
+		follow_forget_process(f, h->tgid);
+		break;
+	case NEWS_NONE:
+		return;
+	}
+	pythons_process(f->session->pythons, news == NEWS_FORK ? r->ptgid : 0, h->tgid);
 }
 
 static void add_rescan(struct task *t, void *arg)

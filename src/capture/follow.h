@@ -9,10 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "record.h"
+#include "target/tasks.h"
 
 struct session;
-struct tasks;
 struct follow;
 
 /*
@@ -23,8 +22,8 @@ struct follow;
 struct follow *follow_new(struct session *s, struct tasks *ts, bool sweeps);
 void follow_free(struct follow *f);
 
-/* Handles a record of the life of a task (after tasks_update()), or of a mapped file. */
-void follow_record(struct follow *f, const struct rec_hdr *h);
+/* Handles a record of the life of a task, with what tasks_update() has returned, or of a mapped file. */
+void follow_record(struct follow *f, const struct rec_hdr *h, enum process_news news);
 
 /* Acts on the records so far; must not be called within a record's callback, since it may take milliseconds. */
 void follow_scan(struct follow *f);

@@ -36,14 +36,12 @@ void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known)
 	p->known = known;
 }
 
-static void pythons_add_process(struct pythons *p, pid_t pid, const struct python *python)
+static void pythons_add_process(struct pythons *p, uint32_t tgid, const struct python *python)
 {
-	uint32_t tgid = (uint32_t)pid;
-
 	/* names first: the programs may send frames at once */
 	python_names_set(p->names, tgid, python);
 	if (bpf_map_update_elem(p->map_fd, &tgid, &python->walk, BPF_ANY)) {
-		log_warn("process %d: its Python functions have no names in stacks: %s", pid, strerror(errno));
+		log_warn("process %u: its Python functions have no names in stacks: %s", tgid, strerror(errno));
 		python_names_gone(p->names, tgid);
 		return;
 	}
@@ -65,24 +63,17 @@ void pythons_look(struct pythons *p, pid_t pid)
 		p->told_minor = python.minor;
 	}
 	if (!err)
-		pythons_add_process(p, pid, &python);
+		pythons_add_process(p, (uint32_t)pid, &python);
 }
 
-void pythons_forked(struct pythons *p, pid_t parent, pid_t child)
+void pythons_process(struct pythons *p, uint32_t parent, uint32_t tgid)
 {
 	struct python python;
 
-	if (p && p->map_fd >= 0 && python_names_has(p->names, (uint32_t)parent, &python))
-		pythons_add_process(p, child, &python);
-}
-
-void pythons_gone(struct pythons *p, pid_t pid)
-{
-	struct python python;
-	uint32_t tgid = (uint32_t)pid;
-
-	if (!p || p->map_fd < 0 || !python_names_has(p->names, tgid, &python))
+	if (!p || p->map_fd < 0)
 		return;
-	bpf_map_delete_elem(p->map_fd, &tgid);
-	python_names_gone(p->names, tgid);
+	if (python_names_gone(p->names, tgid))
+		bpf_map_delete_elem(p->map_fd, &tgid);
+	if (parent && python_names_has(p->names, parent, &python))
+		pythons_add_process(p, tgid, &python);
 }

@@ -26,9 +26,7 @@ void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known);
 /* Checks whether a process runs Python, unless that is known. Takes a fraction of a millisecond, and some milliseconds once
  * for each interpreter. */
 void pythons_look(struct pythons *p, pid_t pid);
-/* A child has the memory of its parent, at the same addresses. */
-void pythons_forked(struct pythons *p, pid_t parent, pid_t child);
-/* A process has exited, or runs another program. */
-void pythons_gone(struct pythons *p, pid_t pid);
+/* A process has exited, or runs another program; or it has begun with the memory of its parent, at the same addresses. */
+void pythons_process(struct pythons *p, uint32_t parent, uint32_t tgid);
 
 #endif

@@ -854,8 +854,8 @@ void gpu_step(struct gpu *g, const struct rec_step *r)
 
 	if (!a)
 		return;
-	gpu_info_expect(g->info, r->h.tgid, gpu_process_step(a->process, r));
 	agent_apply_every(g, a, r);
+	gpu_info_expect(g->info, r->h.tgid, gpu_process_step(a->process, r));
 }
 
 /* Reports a broken ring and an exceeded budget, each once. */

@@ -58,28 +58,24 @@ static void intake_learn_threads(struct intake *in, const struct rec_hdr *h)
 		tasks_get_other(tasks, waker);
 }
 
-static bool task_is_stranger(const struct rec_hdr *h)
+/* Tells of a process to all who keep something of it. */
+static void intake_take_news(struct intake *in, const struct rec_hdr *h)
 {
-	return h->kind == REC_TASK && h->id == TASK_STRANGER;
-}
+	const struct rec_task *r = (const struct rec_task *)h;
+	enum process_news news = h->kind == REC_MAPPED ? NEWS_MAPPED : tasks_update(in->c->tasks, r);
+	bool ends = news == NEWS_EXEC || news == NEWS_GONE;
 
-static void intake_take_task(struct intake *in, const struct rec_task *t)
-{
-	bool forked = t->h.id == TASK_FORK && t->h.tid == t->h.tgid, exec = t->h.id == TASK_EXEC;
-	bool gone = t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST;
-
-	tasks_update(in->c->tasks, t);
-	if (exec) /* before its files are looked at */
-		metadata_process(in->c->metadata, (pid_t)t->h.tgid);
-	follow_record(in->c->follow, &t->h);
-	if (forked)
-		probe_table_forked(&in->c->probes, t->ptgid, t->h.tgid);
-	if (exec || forked)
-		handles_drop(in->c->handles, t->h.tgid);
-	if (exec || gone)
-		misfits_forget(in->c->misfits, t->h.tgid);
-	if (in->unwinder && (exec || gone))
-		unwinder_process(in->unwinder, t->h.tgid, exec ? NEWS_EXEC : NEWS_GONE, t->h.start_ns);
+	if (news == NEWS_EXEC) /* before its files are looked at */
+		metadata_process(in->c->metadata, (pid_t)h->tgid);
+	if (in->unwinder && (ends || news == NEWS_MAPPED))
+		unwinder_process(in->unwinder, h->tgid, news, h->start_ns);
+	if (ends)
+		misfits_forget(in->c->misfits, h->tgid);
+	follow_record(in->c->follow, h, news);
+	if (news == NEWS_FORK)
+		probe_table_forked(&in->c->probes, r->ptgid, h->tgid);
+	if (news == NEWS_FORK || news == NEWS_EXEC)
+		handles_drop(in->c->handles, h->tgid);
 }
 
 /* Takes a step, a call, or an operator's node. Returns it as sinks should show it; NULL: not at all. */
@@ -101,14 +97,23 @@ static const struct rec_hdr *intake_take_call(struct intake *in, const struct re
 	return s->hidden ? NULL : h;
 }
 
-static void intake_pass_record(const struct rec_hdr *h, size_t size, void *arg)
+/* Passes a record on, unless --max-steps-per-process holds it back or leaves it out. */
+static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_t size)
+{
+	if (h->kind == REC_STEP && in->gaps)
+		gaps_step(in->gaps, (const struct rec_step *)h);
+	if (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS)
+		return;
+	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the previous window counts it */
+		in->totals->steps++;
+	sink_record(in->sink, h, size);
+}
+
+static void intake_pass_held(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the previous window counts it */
-		in->totals->steps++;
-	if (h->kind == REC_STEP && in->gaps)
-		gaps_step(in->gaps, (const struct rec_step *)h);
+	in->totals->steps++;
 	sink_record(in->sink, h, size);
 }
 
@@ -146,25 +151,22 @@ static bool record_is_whole(const struct rec_hdr *h, size_t size)
 
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 {
+	bool stranger = h->kind == REC_TASK && h->id == TASK_STRANGER;
 	struct intake *in = arg;
 
 	if (h->kind >= REC_KIND_MAX || !record_is_whole(h, size))
 		return;
-	if (in->sink && !task_is_stranger(h) && h->kind != REC_SAMPLE)
+	if (in->sink && !stranger && h->kind != REC_SAMPLE)
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		intake_learn_threads(in, h);
 	switch (h->kind) {
 	case REC_TASK:
-		intake_take_task(in, (const struct rec_task *)h);
-		if (task_is_stranger(h) && !in->keep_names) /* kept for dumps, which learn the names from it again */
+	case REC_MAPPED:
+		intake_take_news(in, h);
+		if (h->kind == REC_MAPPED || (stranger && !in->keep_names)) /* kept for dumps, which learn the names from it again */
 			return;
 		break;
-	case REC_MAPPED:
-		follow_record(in->c->follow, h);
-		if (in->unwinder)
-			unwinder_process(in->unwinder, h->tgid, NEWS_MAPPED, h->start_ns);
-		return;
 	case REC_SAMPLE: /* sinks get the REC_STACK made of it */
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
@@ -175,8 +177,8 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		h = intake_take_call(in, h, &size);
 		break;
 	}
-	if (h && in->sink && (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS))
-		intake_pass_record(h, size, in);
+	if (h && in->sink)
+		intake_pass_record(in, h, size);
 }
 
 void intake_made(const struct rec_hdr *h, size_t size, void *arg)
@@ -186,8 +188,7 @@ void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 	if (!in->sink || ((h->kind == REC_GPU || h->kind == REC_GPU_LOAD) && h->start_ns + h->dur_ns < in->totals->open_ns))
 		return;
 	in->totals->records[h->kind]++;
-	if (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS)
-		intake_pass_record(h, size, in);
+	intake_pass_record(in, h, size);
 }
 
 void intake_finish_stacks(struct intake *in)
@@ -204,7 +205,7 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 			return;
 	}
 	if (in->step_limit)
-		step_limit_settled(in->step_limit, now_ns, intake_pass_record, in);
+		step_limit_settled(in->step_limit, now_ns, intake_pass_held, in);
 	if (in->gaps)
 		gaps_settled(in->gaps, false, intake_pass_gap, in);
 	sink_settled(in->sink);
@@ -213,7 +214,7 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 void intake_release(struct intake *in)
 {
 	if (in->step_limit)
-		step_limit_release(in->step_limit, UINT64_MAX, intake_pass_record, in);
+		step_limit_release(in->step_limit, UINT64_MAX, intake_pass_held, in);
 	if (in->gaps)
 		gaps_settled(in->gaps, true, intake_pass_gap, in);
 }

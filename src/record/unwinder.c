@@ -33,7 +33,7 @@ struct item {
 	struct item *next;
 	size_t size; /* of the sample; 0: news */
 	uint32_t tgid;
-	enum unwinder_news news;
+	enum process_news news;
 	uint64_t at_ns;
 	struct rec_stack done; /* the result, here so that the thread need not allocate it */
 	_Alignas(struct rec_sample) unsigned char sample[];
@@ -42,7 +42,7 @@ struct item {
 /* The end of a program or process: samples from before may still arrive. */
 struct pending {
 	uint32_t tgid;
-	enum unwinder_news news;
+	enum process_news news;
 	uint64_t at_ns;
 };
 
@@ -374,19 +374,17 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 		free(it);
 }
 
-void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns)
+void unwinder_process(struct unwinder *u, uint32_t tgid, enum process_news news, uint64_t at_ns)
 {
 	struct item *it = xmalloc(sizeof(*it));
-	bool again;
 
 	*it = (struct item){ .tgid = tgid, .news = news, .at_ns = at_ns };
 	pthread_mutex_lock(&u->lock);
-	again = news == NEWS_MAPPED && u->mapped && u->mapped->tgid == tgid; /* a storm of them takes no memory */
-	if (!again)
+	if (news == NEWS_MAPPED && u->mapped && u->mapped->tgid == tgid) /* a storm of them takes no memory */
+		free(it);
+	else
 		unwinder_queue_item(u, it);
 	pthread_mutex_unlock(&u->lock);
-	if (again)
-		free(it);
 }
 
 void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)

@@ -9,16 +9,10 @@
 
 #include "capture/ringbuf.h"
 #include "record.h"
+#include "target/tasks.h"
 
 struct stacks;
 struct unwinder;
-
-/* A process begins to run another program, maps a file, or is gone. */
-enum unwinder_news {
-	NEWS_EXEC,
-	NEWS_MAPPED,
-	NEWS_GONE,
-};
 
 /* stacks: must outlive the result. period_ns: CPU time between two samples. -errno. */
 int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder);
@@ -26,8 +20,8 @@ void unwinder_free(struct unwinder *u);
 
 /* Takes a copy of the sample. */
 void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size);
-/* at_ns: when it happened (CLOCK_BOOTTIME). Samples from before that may still come. */
-void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns);
+/* news: NEWS_EXEC, NEWS_MAPPED or NEWS_GONE. at_ns: when it happened (CLOCK_BOOTTIME). Samples from before that may still come. */
+void unwinder_process(struct unwinder *u, uint32_t tgid, enum process_news news, uint64_t at_ns);
 
 /* Passes unwound samples on as REC_STACK, in the calling thread. */
 void unwinder_collect(struct unwinder *u, record_cb cb, void *arg);

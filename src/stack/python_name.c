@@ -276,13 +276,15 @@ static struct python_process *names_find_process(const struct python_names *n, u
 	return p;
 }
 
-void python_names_gone(struct python_names *n, uint32_t tgid)
+bool python_names_gone(struct python_names *n, uint32_t tgid)
 {
 	struct python_process *p, *old;
+	bool had;
 
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);
-	if (p && !p->gone) {
+	had = p && !p->gone;
+	if (had) {
 		p->gone = true;
 		n->n_gone++;
 	}
@@ -292,6 +294,7 @@ void python_names_gone(struct python_names *n, uint32_t tgid)
 	if (old && n->n_gone > GONE_MAX)
 		names_drop_process(n, old);
 	pthread_mutex_unlock(&n->lock);
+	return had;
 }
 
 bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python)

@@ -38,8 +38,9 @@ void python_names_free(struct python_names *n);
 void python_names_set(struct python_names *n, uint32_t tgid, const struct python *p);
 /* Whether the process runs an interpreter, and which. */
 bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python);
-/* The process exits or runs another program. Its names are kept for samples still to come, until more processes are gone. */
-void python_names_gone(struct python_names *n, uint32_t tgid);
+/* The process exits or runs another program. Its names are kept for samples still to come, until more processes are gone.
+ * Returns whether it ran an interpreter. */
+bool python_names_gone(struct python_names *n, uint32_t tgid);
 
 /*
  * Names a frame of a sample; instr without PYTHON_F_ENTRY. From 3.11 on the name has class and enclosing function. The

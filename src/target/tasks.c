@@ -288,7 +288,7 @@ static void set_comm(struct task *t, const struct rec_task *r)
 	t->written = 0;
 }
 
-void tasks_update(struct tasks *ts, const struct rec_task *r)
+enum process_news tasks_update(struct tasks *ts, const struct rec_task *r)
 {
 	struct task *t;
 	uint8_t container;
@@ -304,14 +304,14 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		t->container = container;
 		set_alive(ts, t, r->h.tid == r->h.tgid);
 		set_comm(t, r);
-		break;
+		return r->h.tid == r->h.tgid ? NEWS_FORK : NEWS_NONE;
 	case TASK_EXEC:
 	case TASK_COMM:
 		t = add_traced(ts, r->h.tgid, r->h.tid);
 		set_comm(t, r);
 		if (r->h.id == TASK_EXEC && r->h.tid == r->h.tgid) /* a runtime enters the container before it calls exec */
 			set_container(ts, t);
-		break;
+		return r->h.id == TASK_EXEC ? NEWS_EXEC : NEWS_NONE;
 	case TASK_STRANGER:
 		t = tasks_find(ts, r->h.tid);
 		if (!t || t->tgid != r->h.tgid)
@@ -330,8 +330,9 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		t = tasks_find(ts, r->h.tgid);
 		if (t && r->h.flags & TASK_F_LAST)
 			set_alive(ts, t, false);
-		break;
+		return r->h.flags & TASK_F_LAST ? NEWS_GONE : r->h.tid == r->h.tgid ? NEWS_HEADLESS : NEWS_NONE;
 	}
+	return NEWS_NONE;
 }
 
 void tasks_each_process(struct tasks *ts, void (*cb)(struct task *t, void *arg), void *arg)

@@ -64,8 +64,18 @@ struct task *tasks_get_other(struct tasks *ts, uint32_t tid);
 /* Adds a target and its threads from /proc. -ESRCH. */
 int tasks_add_process(struct tasks *ts, pid_t tgid);
 
-/* Applies a REC_TASK record. */
-void tasks_update(struct tasks *ts, const struct rec_task *r);
+/* What happens to a process as a whole. */
+enum process_news {
+	NEWS_NONE,
+	NEWS_FORK,
+	NEWS_EXEC,
+	NEWS_MAPPED,   /* a file */
+	NEWS_HEADLESS, /* its main thread has exited, others go on */
+	NEWS_GONE,
+};
+
+/* Applies a REC_TASK record. Returns what it tells of the process. */
+enum process_news tasks_update(struct tasks *ts, const struct rec_task *r);
 
 /* The container of a target, as of when it was added or last called exec; NULL: none, or it is not known. Valid until the next
  * call that can create an entry. */
