@@ -205,8 +205,8 @@ bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
 	return l.held;
 }
 
-void hold_forget(struct hold *h, pid_t pid)
+void hold_forget(struct hold *h, pid_t tgid)
 {
 	if (h)
-		bpf_map_delete_elem(h->c.done_fd, &pid);
+		bpf_map_delete_elem(h->c.done_fd, &tgid);
 }

@@ -44,6 +44,6 @@ bool hold_waits(struct hold *h, pid_t pid);
  * before hold_end(). */
 bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns);
 
-void hold_forget(struct hold *h, pid_t pid);
+void hold_forget(struct hold *h, pid_t tgid);
 
 #endif

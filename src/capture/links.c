@@ -499,12 +499,12 @@ void links_commit(struct links *l)
 	links_close_lists(l, l->everywhere);
 }
 
-void links_drop_process(struct links *l, pid_t pid)
+void links_drop_process(struct links *l, pid_t tgid)
 {
 	for (size_t i = 0; i < l->n_processes; i++) {
 		struct link_process *p = &l->processes[i];
 
-		if (p->pid != pid)
+		if (p->pid != tgid)
 			continue;
 		links_close_lists(l, p->links);
 		*p = l->processes[--l->n_processes];

@@ -121,7 +121,7 @@ int links_add_process(struct links *l, pid_t pid);
 void links_commit(struct links *l);
 
 /* The process has exited, or an exec gave it another main thread. */
-void links_drop_process(struct links *l, pid_t pid);
+void links_drop_process(struct links *l, pid_t tgid);
 
 /* Switches back to links in every process, for good. Returns 1, or 0 if they were there already. */
 int links_everywhere(struct links *l);

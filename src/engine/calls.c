@@ -6,16 +6,11 @@
 #include "engine/check.h"
 
 /* Strings are usually missing because the kernel had no memory. */
-const struct rec_hdr *with_strings(const struct probe_table *pt, const struct rec_hdr *h, size_t *size)
+const struct rec_hdr *with_strings(const struct probe_spec *s, const struct rec_hdr *h, size_t *size)
 {
+	size_t whole = REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
 	static struct rec_function padded;
-	const struct probe_spec *s;
-	size_t whole;
 
-	if (h->kind != REC_FUNCTION)
-		return h;
-	s = &pt->specs[h->id];
-	whole = REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
 	if (*size >= whole || *size > sizeof(padded))
 		return h;
 	memset(&padded, 0, sizeof(padded));
@@ -24,18 +19,18 @@ const struct rec_hdr *with_strings(const struct probe_table *pt, const struct re
 	return &padded.h;
 }
 
-static bool calls_take_function(struct probe_table *pt, struct handles *handles, struct shown_contexts *drafts, struct probe_spec *s,
-	const struct rec_function *r)
+static const struct rec_hdr *calls_take_function(struct probe_table *pt, struct handles *handles, struct shown_contexts *drafts,
+	struct probe_spec *s, const struct rec_function *r)
 {
 	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
 	const char *strs = probe_record_strings(s, r);
 
 	if (!check_call(pt, s, r->vals, strs))
-		return false;
+		return NULL;
 	drafts_learn(drafts, s, r);
 	if (s->handle_arg >= 0 && check_shown(s, arg, r->vals) && check_shown(s, name, r->vals) && !(r->h.flags & REC_F_OPEN_END))
 		handles_set(handles, r->h.tgid, r->vals[arg], probe_arg_string(s, name, strs));
-	return true;
+	return &r->h;
 }
 
 static const struct rec_hdr *calls_take_step(struct probe_table *pt, const struct shown_contexts *drafts, struct probe_spec *s,
@@ -55,15 +50,13 @@ static const struct rec_hdr *calls_take_step(struct probe_table *pt, const struc
 }
 
 const struct rec_hdr *calls_take(struct probe_table *pt, struct handles *handles, struct shown_contexts *drafts,
-	const struct rec_hdr *h, size_t *size)
+	struct probe_spec *s, const struct rec_hdr *h, size_t *size)
 {
-	struct probe_spec *s = &pt->specs[h->id];
-
 	probe_table_use(pt, h->tgid);
-	h = with_strings(pt, h, size);
 	if (h->kind == REC_STEP)
 		return calls_take_step(pt, drafts, s, (const struct rec_step *)h, size);
-	if (h->kind == REC_FUNCTION && !calls_take_function(pt, handles, drafts, s, (const struct rec_function *)h))
-		return NULL;
-	return h;
+	if (h->kind != REC_FUNCTION)
+		return h;
+	h = with_strings(s, h, size);
+	return calls_take_function(pt, handles, drafts, s, (const struct rec_function *)h);
 }

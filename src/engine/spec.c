@@ -1002,13 +1002,10 @@ void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid)
 	struct enum_table *t;
 
 	for (struct table_place at = {}; (t = next_table(pt, &at));) {
-		const struct enum_user *p = user_of(t, parent);
-		struct enum_user *child = user_of(t, tgid);
-
-		if (p->tgid == parent)
-			*child = (struct enum_user){ tgid, p->variant };
-		else if (child->tgid == tgid) /* left over from an earlier process with that number */
-			*child = (struct enum_user){ 0 };
+		if (user_of(t, parent)->tgid == parent)
+			*user_of(t, tgid) = (struct enum_user){ tgid, user_of(t, parent)->variant };
+		else if (user_of(t, tgid)->tgid == tgid) /* left over from an earlier process with that number */
+			*user_of(t, tgid) = (struct enum_user){ 0 };
 	}
 	pt->used = 0;
 }

@@ -180,6 +180,12 @@ struct probe_table {
 
 void probe_table_free(struct probe_table *pt);
 
+/* The probe of a step, a call or a node; NULL: there is none. */
+static inline struct probe_spec *probe_table_get(const struct probe_table *pt, const struct rec_hdr *h)
+{
+	return h->id < pt->n ? &pt->specs[h->id] : NULL;
+}
+
 /* Appends LIB:SYMBOL[(name=EXPR,...)][@role]. On failure one line has been printed; -EINVAL. */
 int probe_table_add_option(struct probe_table *pt, const char *option);
 

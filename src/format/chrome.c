@@ -504,15 +504,14 @@ static char *fmt_kineto_op(struct chrome_sink *c, char *p, const struct rec_func
 
 static void chrome_write_function(struct chrome_sink *c, const struct rec_function *r)
 {
-	const struct probe_spec *s;
+	const struct probe_spec *s = probe_table_get(c->rec.probes, &r->h);
 	struct place at;
 	const uint64_t *counts;
 	bool op;
 	char *p;
 
-	if (r->h.id >= c->rec.probes->n)
+	if (!s)
 		return;
-	s = &c->rec.probes->specs[r->h.id];
 	counts = probe_record_counts(s, r);
 	at = chrome_place(c, &r->h);
 	op = c->rec.kineto && s->role == ROLE_OP;

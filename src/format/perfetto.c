@@ -448,13 +448,12 @@ static void event_add_counts(struct event *e, const uint64_t *n)
 
 static void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 {
-	const struct probe_spec *spec;
+	const struct probe_spec *spec = probe_table_get(s->rec.probes, &r->h);
 	enum held_kind kind;
 	struct event e;
 
-	if (r->h.id >= s->rec.probes->n)
+	if (!spec)
 		return;
-	spec = &s->rec.probes->specs[r->h.id];
 	event_init_record(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
 		probe_spec_name(spec, r->vals));
 	event_add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
@@ -486,14 +485,13 @@ static void event_add_states(struct event *e, const char *prefix, const uint64_t
 static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
 {
 	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
-	const struct probe_spec *spec;
+	const struct probe_spec *spec = probe_table_get(s->rec.probes, &r->h);
 	struct event e;
 	uint32_t lane;
 	size_t len;
 
-	if (r->h.id >= s->rec.probes->n)
+	if (!spec)
 		return;
-	spec = &s->rec.probes->specs[r->h.id];
 	event_init_record(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
 	event_add_args(&e, &r->h, r->vals, r->strs[0]);
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))

@@ -297,20 +297,18 @@ const char *gpu_info_operator_name(const struct gpu_info *info, uint32_t number)
 
 void gpu_info_expect(struct gpu_info *info, uint32_t tgid, bool expected)
 {
-	uint32_t *free_one = NULL;
+	size_t unused = GPU_PROCESSES_MAX;
 
 	for (size_t i = 0; i < GPU_PROCESSES_MAX; i++) {
-		uint32_t *p = &info->expected[i];
-
-		if (*p == tgid) {
-			*p = expected ? tgid : 0;
+		if (info->expected[i] == tgid) {
+			info->expected[i] = expected ? tgid : 0;
 			return;
 		}
-		if (!*p)
-			free_one = p;
+		if (!info->expected[i])
+			unused = i;
 	}
-	if (free_one && expected)
-		*free_one = tgid;
+	if (unused < GPU_PROCESSES_MAX && expected)
+		info->expected[unused] = tgid;
 }
 
 bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid)

@@ -344,7 +344,9 @@ static void recorder_write_record(struct recorder *rec, const struct rec_hdr *h,
 
 	if (!sink_wants(rec->out, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
-	h = with_strings(&rec->w->c->probes, record_fit_to_dump(rec, h, size), &size);
+	h = record_fit_to_dump(rec, h, size);
+	if (h->kind == REC_FUNCTION)
+		h = with_strings(&rec->w->c->probes.specs[h->id], h, &size);
 	probe_table_use(&rec->w->c->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);

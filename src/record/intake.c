@@ -83,13 +83,13 @@ static const struct rec_hdr *intake_take_call(struct intake *in, const struct re
 {
 	struct probe_spec *s;
 
-	if (h->id >= in->c->probes.n)
-		return NULL;
-	s = &in->c->probes.specs[h->id];
-	s->records += h->kind != REC_NODE;
 	if (h->kind == REC_STEP && in->overhead)
 		h = overhead_step(in->overhead, h, *size);
-	h = calls_take(&in->c->probes, in->c->handles, &in->drafts, h, size);
+	s = probe_table_get(&in->c->probes, h);
+	if (!s)
+		return NULL;
+	s->records += h->kind != REC_NODE;
+	h = calls_take(&in->c->probes, in->c->handles, &in->drafts, s, h, size);
 	if (h && in->gpu && h->kind == REC_STEP)
 		gpu_step(in->gpu, (const struct rec_step *)h);
 	if (h && in->gpu && h->kind == REC_FUNCTION)
@@ -149,14 +149,18 @@ static bool record_is_whole(const struct rec_hdr *h, size_t size)
 	return h->kind != REC_STEP || step_is_whole((const struct rec_step *)h, size);
 }
 
+static bool task_is_stranger(const struct rec_hdr *h)
+{
+	return h->kind == REC_TASK && h->id == TASK_STRANGER;
+}
+
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 {
-	bool stranger = h->kind == REC_TASK && h->id == TASK_STRANGER;
 	struct intake *in = arg;
 
 	if (h->kind >= REC_KIND_MAX || !record_is_whole(h, size))
 		return;
-	if (in->sink && !stranger && h->kind != REC_SAMPLE)
+	if (in->sink && !task_is_stranger(h) && h->kind != REC_SAMPLE)
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		intake_learn_threads(in, h);
@@ -164,7 +168,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	case REC_TASK:
 	case REC_MAPPED:
 		intake_take_news(in, h);
-		if (h->kind == REC_MAPPED || (stranger && !in->keep_names)) /* kept for dumps, which learn the names from it again */
+		if (h->kind == REC_MAPPED || (task_is_stranger(h) && !in->keep_names)) /* kept for dumps, which learn the names from it again */
 			return;
 		break;
 	case REC_SAMPLE: /* sinks get the REC_STACK made of it */

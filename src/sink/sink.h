@@ -99,7 +99,7 @@ struct sink;
 
 struct sink_ops {
 	/* A record, in any order of time; valid only during the call. `size`: including its strings. */
-	void (*record)(struct sink *s, const struct rec_hdr *rec, size_t size);
+	void (*record)(struct sink *s, const struct rec_hdr *h, size_t size);
 	/* Records that will never arrive, reported with other records of that time or after them. */
 	void (*loss)(struct sink *s, const struct loss *l);
 	/* An instant of the recording itself. NULL: not needed. */
@@ -123,7 +123,7 @@ struct sink_ops {
 	/* Adds the numbers of records dropped so far because a file was too slow. NULL: none. */
 	void (*dropped)(const struct sink *s, uint64_t counts[REC_KIND_MAX]);
 	/* Whether the sink will show the record. NULL: it shows all. */
-	bool (*wants)(struct sink *s, const struct rec_hdr *rec);
+	bool (*wants)(struct sink *s, const struct rec_hdr *h);
 };
 
 struct sink {
@@ -141,9 +141,9 @@ struct sink {
 		(s)->ops->op;                       \
 	})
 
-static inline void sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+static inline void sink_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
-	s->ops->record(s, rec, size);
+	s->ops->record(s, h, size);
 }
 
 static inline void sink_loss(struct sink *s, const struct loss *l)
@@ -188,9 +188,9 @@ static inline void sink_dropped(const struct sink *s, uint64_t counts[REC_KIND_M
 		s->ops->dropped(s, counts);
 }
 
-static inline bool sink_wants(struct sink *s, const struct rec_hdr *rec)
+static inline bool sink_wants(struct sink *s, const struct rec_hdr *h)
 {
-	return !s->ops->wants || s->ops->wants(s, rec);
+	return !s->ops->wants || s->ops->wants(s, h);
 }
 
 /* s NULL: does nothing. */
@@ -202,12 +202,9 @@ static inline int sink_close(struct sink *s, const struct window_totals *t)
 /* Whether the call may have launched something on a GPU, to which a flow leads from its slice. */
 static inline bool record_launches(const struct recording *rec, const struct rec_hdr *h)
 {
-	enum probe_role role;
+	const struct probe_spec *s = rec->gpu && h->kind == REC_FUNCTION ? probe_table_get(rec->probes, h) : NULL;
 
-	if (!rec->gpu || h->kind != REC_FUNCTION || h->id >= rec->probes->n)
-		return false;
-	role = rec->probes->specs[h->id].role;
-	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH;
+	return s && (s->role == ROLE_LAUNCH || s->role == ROLE_TRANSFER || s->role == ROLE_GRAPH);
 }
 
 /* When the thread became runnable again; only valid with a wake_ns. */

@@ -13,12 +13,12 @@ struct tee {
 	size_t n;
 };
 
-static void tee_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+static void tee_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct tee *t = (struct tee *)s;
 
 	for (size_t i = 0; i < t->n; i++)
-		sink_record(t->list[i], rec, size);
+		sink_record(t->list[i], h, size);
 }
 
 static void tee_loss(struct sink *s, const struct loss *l)
