@@ -109,19 +109,6 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 	sink_record(in->sink, h, size);
 }
 
-static void intake_pass_held(const struct rec_hdr *h, size_t size, void *arg)
-{
-	struct intake *in = arg;
-
-	in->totals->steps++;
-	sink_record(in->sink, h, size);
-}
-
-static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
-{
-	sink_record(((struct intake *)arg)->sink, h, size);
-}
-
 static bool sample_is_whole(const struct rec_sample *r, size_t size)
 {
 	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX && r->task <= 1 &&
@@ -209,7 +196,7 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 			return;
 	}
 	if (in->step_limit)
-		step_limit_settled(in->step_limit, now_ns, intake_pass_held, in);
+		in->totals->steps += step_limit_settled(in->step_limit, now_ns, in->sink);
 	if (in->gaps)
 		gaps_settled(in->gaps, false, intake_pass_gap, in);
 	sink_settled(in->sink);
@@ -218,7 +205,7 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 void intake_release(struct intake *in)
 {
 	if (in->step_limit)
-		step_limit_release(in->step_limit, UINT64_MAX, intake_pass_held, in);
+		in->totals->steps += step_limit_release(in->step_limit, UINT64_MAX, in->sink);
 	if (in->gaps)
 		gaps_settled(in->gaps, true, intake_pass_gap, in);
 }

@@ -366,12 +366,13 @@ static int compare_held_ends(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg)
+uint64_t step_limit_release(struct step_limit *l, uint64_t until_ns, struct sink *s)
 {
+	uint64_t kept = 0;
 	size_t n = 0;
 
 	if (!l->n_held)
-		return;
+		return 0;
 	qsort(l->held, l->n_held, sizeof(*l->held), compare_held_ends);
 	for (; n < l->n_held && held_step_end(&l->held[n]) <= until_ns; n++) {
 		const struct limit_held *x = &l->held[n];
@@ -381,16 +382,20 @@ void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, v
 			continue;
 		if (++p->steps == l->max)
 			p->end_ns = held_step_end(x);
-		cb(&x->rec.h, x->size, arg);
+		sink_record(s, &x->rec.h, x->size);
+		kept++;
 	}
 	l->n_held -= n;
 	memmove(l->held, l->held + n, l->n_held * sizeof(*l->held));
+	return kept;
 }
 
-void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg)
+uint64_t step_limit_settled(struct step_limit *l, uint64_t now_ns, struct sink *s)
 {
-	step_limit_release(l, l->settled_ns, cb, arg);
+	uint64_t kept = step_limit_release(l, l->settled_ns, s);
+
 	l->settled_ns = now_ns;
+	return kept;
 }
 
 /* Whether it is an ancestor of a process with steps, as a server is of its workers. */

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "capture/ringbuf.h"
 #include "record.h"
 #include "schema/left_out.h"
 #include "sink/sink.h"
@@ -115,11 +114,11 @@ enum step_limit_take {
 };
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size);
 
-/* Every record that was sent before until_ns has been taken: hands over the steps to keep, in their order. */
-void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg);
+/* Every record that was sent before until_ns has been taken: hands over the steps to keep, in their order. Returns how many. */
+uint64_t step_limit_release(struct step_limit *l, uint64_t until_ns, struct sink *s);
 
 /* Call it at each settled() of sinks: releases what was sent before the previous call. */
-void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
+uint64_t step_limit_settled(struct step_limit *l, uint64_t now_ns, struct sink *s);
 
 /* Whether all living targets have had their steps; a parent of targets with steps needs none. false without targets. */
 bool step_limit_over(struct step_limit *l, struct tasks *tasks);

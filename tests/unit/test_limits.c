@@ -454,10 +454,10 @@ static enum step_limit_take take(struct step_limit *limit, uint32_t tgid, uint8_
 	return step_limit_take(limit, &r.h, sizeof(r));
 }
 
-static void note(const struct rec_hdr *h, size_t size, void *arg)
-{
-	char *text = arg;
+static char text[256];
 
+static void note(struct sink *s, const struct rec_hdr *h, size_t size)
+{
 	assert_int_equal(size, sizeof(struct rec_step));
 	sprintf(text + strlen(text), "%u:%u ", h->tgid, (unsigned int)h->start_ns);
 }
@@ -465,56 +465,55 @@ static void note(const struct rec_hdr *h, size_t size, void *arg)
 /* The first two of each process, in any order. */
 TEST(test_each)
 {
+	struct sink noting = { .ops = &(struct sink_ops){ .record = note } };
 	struct step_limit *limit = step_limit_new(2);
 
 	for (int window = 0; window < 2; window++) {
 		struct rec_step before = step(1, 50);
-		char text[256] = "";
 
+		*text = 0;
 		before.h.flags = REC_F_OPEN_START;
 		assert_int_equal(step_limit_take(limit, &before.h, sizeof(before)), STEP_LIMIT_PASS);
 		assert_int_equal(take(limit, 1, REC_STEP, 160), STEP_LIMIT_HELD);
 		assert_int_equal(take(limit, 1, REC_STEP, 140), STEP_LIMIT_HELD);
 		assert_int_equal(take(limit, 2, REC_STEP, 145), STEP_LIMIT_HELD);
-		step_limit_settled(limit, 200, note, text); /* an earlier one may still arrive */
+		assert_int_equal(step_limit_settled(limit, 200, &noting), 0); /* an earlier one may still arrive */
 		assert_string_equal(text, "");
 		assert_int_equal(take(limit, 1, REC_STEP, 120), STEP_LIMIT_HELD);
 		assert_int_equal(take(limit, 2, REC_STEP, 210), STEP_LIMIT_HELD);
-		step_limit_settled(limit, 300, note, text);
+		assert_int_equal(step_limit_settled(limit, 300, &noting), 3);
 		assert_string_equal(text, "1:120 1:140 2:145 ");
 		assert_int_equal(take(limit, 1, REC_SYSCALL, 149), STEP_LIMIT_PASS);
 		assert_int_equal(take(limit, 1, REC_SYSCALL, 150), STEP_LIMIT_DROP);
 		assert_int_equal(take(limit, 1, REC_STEP, 150), STEP_LIMIT_DROP);
 		assert_int_equal(take(limit, 1, REC_TASK, 150), STEP_LIMIT_PASS);
 		assert_int_equal(take(limit, 2, REC_SYSCALL, 220), STEP_LIMIT_PASS);
-		step_limit_release(limit, UINT64_MAX, note, text);
+		assert_int_equal(step_limit_release(limit, UINT64_MAX, &noting), 1);
 		assert_string_equal(text, "1:120 1:140 2:145 2:210 ");
 		step_limit_reset(limit);
 	}
 	step_limit_free(limit);
 }
 
-static void note_parts(const struct rec_hdr *h, size_t size, void *arg)
+static void check_parts(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	const struct rec_step_parts *r = (const struct rec_step_parts *)h;
 
 	assert_int_equal(size, sizeof(*r));
 	assert_int_equal(r->parts[STEP_PARTS_MAX - 1].sequence, 7);
-	(*(int *)arg)++;
 }
 
 /* What follows the step's record is held back as well. */
 TEST(test_held_parts)
 {
 	struct rec_step_parts r = { .s = step(1, 100) };
+	struct sink checking = { .ops = &(struct sink_ops){ .record = check_parts } };
 	struct step_limit *limit = step_limit_new(2);
-	int n = 0;
 
 	r.s.n_parts = STEP_PARTS_MAX;
 	r.parts[STEP_PARTS_MAX - 1].sequence = 7;
 	assert_int_equal(step_limit_take(limit, &r.s.h, sizeof(r)), STEP_LIMIT_HELD);
-	step_limit_release(limit, UINT64_MAX, note_parts, &n);
-	assert_int_equal(n, 1);
+	assert_int_equal(step_limit_release(limit, UINT64_MAX, &checking), 1);
 	step_limit_free(limit);
 }
 
