@@ -7,15 +7,14 @@
 #include "engine/sequences.h"
 
 /*
- * Checks that a step or a call, of the probe s, fits its preset, and learns from it the names of handles and the contexts of draft models.
- * From then on enums have the names of its process, as after the node of an operator, which is taken as it is. Returns what
- * may be shown: the record, or a copy that is valid until the next call, with empty strings where its own found no room,
- * without the parts of a batch that turns out to be laid out in another way; NULL: nothing.
+ * Takes a step or a call of probe s: checks that it fits its preset, and learns from it the names of handles and the contexts of
+ * draft models. Of a node it only takes the process, whose names enums have from then on. Returns what may be shown: the record,
+ * or a copy as of with_strings(), or one without parts, which do not fit; NULL: nothing.
  */
 const struct rec_hdr *calls_take(struct probe_table *pt, struct handles *handles, struct shown_contexts *drafts,
 	struct probe_spec *s, const struct rec_hdr *h, size_t *size);
 
-/* Returns a call, with empty strings where its own found no room. Valid until the next call. */
+/* Returns a call of probe s, with empty strings where its own found no room. Valid until the next call. */
 const struct rec_hdr *with_strings(const struct probe_spec *s, const struct rec_hdr *h, size_t *size);
 
 #endif

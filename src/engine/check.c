@@ -15,12 +15,11 @@ static bool string_is_text(const char *s)
 	size_t len = strnlen(s, FUNC_STR_LEN), i = 0;
 
 	while (i < len) {
-		unsigned char c = (unsigned char)s[i];
 		int n = fmt_utf8_scan((const unsigned char *)s + i, len - i);
 
 		if (n < 0 && !(len == FUNC_STR_LEN - 1 && i - (size_t)n == len))
 			return false;
-		if ((c < 0x20 && !strchr("\t\n\r", c)) || c == 0x7f)
+		if (((unsigned char)s[i] < 0x20 && !strchr("\t\n\r", s[i])) || s[i] == 0x7f)
 			return false;
 		i += (size_t)(n < 0 ? -n : n);
 	}

@@ -40,13 +40,13 @@ static void shown_learn_context(struct shown_contexts *m, uint32_t tgid, uint64_
 	m->list[i].context = context;
 }
 
-static bool probe_find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret)
+static bool probe_find_value(const struct probe_spec *s, const struct rec_function *r, const char *name, uint64_t *ret_value)
 {
 	int i = check_find(s, r->vals, name);
 
 	if (i < 0 || s->args[i].is_string || s->args[i].is_float || (s->fetch[i].flags & FETCH_F_LATE && r->h.flags & REC_F_OPEN_END))
 		return false;
-	*ret = r->vals[i];
+	*ret_value = r->vals[i];
 	return true;
 }
 

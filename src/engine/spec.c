@@ -76,17 +76,17 @@ static int cond_parse(const struct probe_spec *s, const char *text, struct probe
 }
 
 /* What the argument is compared with. -ENOENT: a name that the enum currently lacks. */
-static int cond_value(const struct probe_spec *s, const struct probe_cond *c, int64_t *ret_than)
+static int cond_value(const struct probe_spec *s, const struct probe_cond *c, int64_t *ret_value)
 {
 	const struct enum_table *t = s->args[c->arg].names;
 
 	if (!c->name) {
-		*ret_than = c->than;
+		*ret_value = c->than;
 		return 0;
 	}
 	for (size_t i = 0; i < t->n; i++) {
 		if (t->names[i] && !strcmp(t->names[i], c->name)) {
-			*ret_than = (int64_t)i;
+			*ret_value = (int64_t)i;
 			return 0;
 		}
 	}

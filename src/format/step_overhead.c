@@ -22,24 +22,17 @@ void probe_costs_make(struct probe_costs *p, const struct hit_time timed[HIT_MAX
 		p->ns[HIT_SWITCH] += outside_ns[HIT_SWITCH] + mean_ns(counters, &all);
 }
 
-/* Samples are not counted per step: returns their average cost, or 0 where --budget left some out. The cost of the stacks of
- * waits is unknown. */
-static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], const struct probe_costs *p)
+/* Samples are not counted per step: they cost their average, or nothing where --budget left some out. What the stacks of waits
+ * cost is unknown. */
+static uint64_t hits_ns(const struct rec_step *r, const struct hits *hits, const uint64_t ns[ST_MAX], const struct probe_costs *p)
 {
-	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ];
+	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ], sum = 0;
 
-	if (r->left_out & 1u << SHED_SAMPLES)
-		return 0;
-	return p->sample_period_ns ? on_cpu * p->sample_ns / p->sample_period_ns : 0;
-}
-
-static uint64_t hits_ns(const struct rec_step *r, const struct hits *h, const uint64_t times[ST_MAX], const struct probe_costs *p)
-{
-	uint64_t ns = samples_ns(r, times, p);
-
+	if (p->sample_period_ns && !(r->left_out & 1u << SHED_SAMPLES))
+		sum = on_cpu * p->sample_ns / p->sample_period_ns;
 	for (int k = 0; k < HIT_MAX; k++)
-		ns += h->n[k] * p->ns[k];
-	return ns;
+		sum += hits->n[k] * p->ns[k];
+	return sum;
 }
 
 static uint64_t behind_own_ns(const struct behind_table *table, uint32_t self)

@@ -104,8 +104,7 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 		gaps_step(in->gaps, (const struct rec_step *)h);
 	if (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS)
 		return;
-	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the previous window counts it */
-		in->totals->steps++;
+	in->totals->steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START); /* else the previous window counts it */
 	sink_record(in->sink, h, size);
 }
 

@@ -359,19 +359,18 @@ static void unwinder_queue_item(struct unwinder *u, struct item *it)
 void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size)
 {
 	struct item *it = xmalloc(sizeof(*it) + size);
-	bool room;
 
 	it->size = size;
 	memcpy(it->sample, r, size);
 	pthread_mutex_lock(&u->lock);
-	room = u->waiting + size <= WAITING_MAX;
-	if (room)
+	if (u->waiting + size <= WAITING_MAX) {
 		unwinder_queue_item(u, it);
-	pthread_mutex_unlock(&u->lock);
-	u->samples += room;
-	u->dropped += !room;
-	if (!room)
+		u->samples++;
+	} else {
 		free(it);
+		u->dropped++;
+	}
+	pthread_mutex_unlock(&u->lock);
 }
 
 void unwinder_process(struct unwinder *u, uint32_t tgid, enum process_news news, uint64_t at_ns)

@@ -330,7 +330,9 @@ enum process_news tasks_update(struct tasks *ts, const struct rec_task *r)
 		t = tasks_find(ts, r->h.tgid);
 		if (t && r->h.flags & TASK_F_LAST)
 			set_alive(ts, t, false);
-		return r->h.flags & TASK_F_LAST ? NEWS_GONE : r->h.tid == r->h.tgid ? NEWS_HEADLESS : NEWS_NONE;
+		if (r->h.flags & TASK_F_LAST)
+			return NEWS_GONE;
+		return r->h.tid == r->h.tgid ? NEWS_HEADLESS : NEWS_NONE;
 	}
 	return NEWS_NONE;
 }
