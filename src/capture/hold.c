@@ -160,29 +160,29 @@ struct hold_look {
 	bool held;
 };
 
-static struct hold_state hold_get_state(const struct hold *h, pid_t pid)
+static struct hold_state hold_get_state(const struct hold *h, pid_t tgid)
 {
 	struct hold_state s = { 0 };
 
-	if (h && (!h->c.pid || h->c.pid == pid))
-		bpf_map_lookup_elem(h->c.holds_fd, &pid, &s);
+	if (h && (!h->c.pid || h->c.pid == tgid))
+		bpf_map_lookup_elem(h->c.holds_fd, &tgid, &s);
 	return s;
 }
 
-uint64_t hold_begin(struct hold *h, pid_t pid)
+uint64_t hold_begin(struct hold *h, pid_t tgid)
 {
-	return hold_get_state(h, pid).mapped;
+	return hold_get_state(h, tgid).mapped;
 }
 
-void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
+void hold_end(struct hold *h, pid_t tgid, uint64_t mapped)
 {
-	if (h && mapped && bpf_map_update_elem(h->c.done_fd, &pid, &mapped, BPF_ANY))
-		log_debug("process %d still waits, though its probes are in place: %s", pid, strerror(errno));
+	if (h && mapped && bpf_map_update_elem(h->c.done_fd, &tgid, &mapped, BPF_ANY))
+		log_debug("process %d still waits, though its probes are in place: %s", tgid, strerror(errno));
 }
 
-bool hold_waits(struct hold *h, pid_t pid)
+bool hold_waits(struct hold *h, pid_t tgid)
 {
-	return hold_get_state(h, pid).waiting;
+	return hold_get_state(h, tgid).waiting;
 }
 
 static int look_find_loader(const struct mapped_file *m, void *arg)
@@ -194,14 +194,14 @@ static int look_find_loader(const struct mapped_file *m, void *arg)
 	return l->held;
 }
 
-bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
+bool hold_covers(struct hold *h, pid_t tgid, uint64_t mapped, uint64_t mapped_ns)
 {
 	struct hold_look l = { .h = h, .before_ns = mapped_ns };
 	struct hold_state s;
 
-	if (!h || !mapped || bpf_map_lookup_elem(h->c.holds_fd, &pid, &s) || s.missed >= mapped)
+	if (!h || !mapped || bpf_map_lookup_elem(h->c.holds_fd, &tgid, &s) || s.missed >= mapped)
 		return false;
-	process_each_mapped(pid, look_find_loader, &l);
+	process_each_mapped(tgid, look_find_loader, &l);
 	return l.held;
 }
 

@@ -34,15 +34,15 @@ int hold_loaders(struct hold *h, const char *command);
 void hold_hurry(const struct hold *h);
 
 /* Call hold_begin() before scanning the mappings of the process, and hold_end() with its result once their probes are in. */
-uint64_t hold_begin(struct hold *h, pid_t pid);
-void hold_end(struct hold *h, pid_t pid, uint64_t mapped);
+uint64_t hold_begin(struct hold *h, pid_t tgid);
+void hold_end(struct hold *h, pid_t tgid, uint64_t mapped);
 
 /* Whether a thread of the process is waiting now. */
-bool hold_waits(struct hold *h, pid_t pid);
+bool hold_waits(struct hold *h, pid_t tgid);
 
 /* Whether the process could not have called anything that it mapped at mapped_ns (CLOCK_BOOTTIME)
  * before hold_end(). */
-bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns);
+bool hold_covers(struct hold *h, pid_t tgid, uint64_t mapped, uint64_t mapped_ns);
 
 void hold_forget(struct hold *h, pid_t tgid);
 

@@ -39,7 +39,7 @@ struct linked_file {
 };
 
 struct link_process {
-	pid_t pid;
+	pid_t tgid;
 	struct link_list links[LINK_WHENS];
 };
 
@@ -343,7 +343,7 @@ static int add_multi(struct links *l, const struct linked_file *f)
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
 		struct link_process *p = &l->processes[i];
 
-		err = attach_all(l, f, l->newest, p->pid, p->links);
+		err = attach_all(l, f, l->newest, p->tgid, p->links);
 		if (err == -ESRCH) /* the process has just gone */
 			err = 0;
 	}
@@ -466,7 +466,7 @@ int links_begin(struct links *l)
 	return 0;
 }
 
-int links_add_process(struct links *l, pid_t pid)
+int links_add_process(struct links *l, pid_t tgid)
 {
 	struct link_process *p = &l->processes[l->n_processes];
 	int err = 0;
@@ -474,18 +474,18 @@ int links_add_process(struct links *l, pid_t pid)
 	if (l->state == LINKS_EVERYWHERE)
 		return 0;
 	for (size_t i = 0; i < l->n_processes; i++) {
-		if (l->processes[i].pid == pid)
+		if (l->processes[i].tgid == tgid)
 			return 0;
 	}
 	if (l->n_processes == LINKS_PROCESSES_MAX)
 		return -E2BIG;
-	*p = (struct link_process){ .pid = pid };
+	*p = (struct link_process){ .tgid = tgid };
 	l->n_processes++;
 	for (size_t i = 0; i < l->n_files && !err; i++)
-		err = attach_all(l, &l->files[i], l->newest, pid, p->links);
+		err = attach_all(l, &l->files[i], l->newest, tgid, p->links);
 	if (!err)
 		return 1;
-	links_drop_process(l, pid);
+	links_drop_process(l, tgid);
 	return err == -ESRCH ? 0 : err;
 }
 
@@ -504,7 +504,7 @@ void links_drop_process(struct links *l, pid_t tgid)
 	for (size_t i = 0; i < l->n_processes; i++) {
 		struct link_process *p = &l->processes[i];
 
-		if (p->pid != tgid)
+		if (p->tgid != tgid)
 			continue;
 		links_close_lists(l, p->links);
 		*p = l->processes[--l->n_processes];
@@ -531,7 +531,7 @@ int links_everywhere(struct links *l)
 	l->state = LINKS_EVERYWHERE;
 	l->gens = NULL;
 	while (l->n_processes)
-		links_drop_process(l, l->processes[0].pid);
+		links_drop_process(l, l->processes[0].tgid);
 	return err ? err : 1;
 }
 
@@ -551,7 +551,7 @@ static int attach_again(struct links *l, enum link_when when)
 			e = attach_all(l, f, l->live, 0, l->everywhere);
 		err = err ? err : e;
 		for (size_t k = 0; k < l->n_processes; k++) {
-			e = attach_all(l, f, l->newest, l->processes[k].pid, l->processes[k].links);
+			e = attach_all(l, f, l->newest, l->processes[k].tgid, l->processes[k].links);
 			if (!err && e != -ESRCH)
 				err = e;
 		}

@@ -117,7 +117,7 @@ bool links_closing(struct links *l);
  * or needs none; after an error only links_everywhere() can be called.
  */
 int links_begin(struct links *l);
-int links_add_process(struct links *l, pid_t pid);
+int links_add_process(struct links *l, pid_t tgid);
 void links_commit(struct links *l);
 
 /* The process has exited, or an exec gave it another main thread. */

@@ -805,15 +805,12 @@ static struct gpu_process *gpu_find_process(struct gpu *g, uint32_t tgid)
 
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
 {
+	const struct agent *a = s->role == ROLE_OP ? find_agent(g, r->h.tgid) : NULL;
 	struct gpu_process *p;
-	struct agent *a;
 	struct launch l;
 
-	if (s->role == ROLE_OP) {
-		a = find_agent(g, r->h.tgid);
-		if (a)
-			gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
-	}
+	if (a)
+		gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
 	if (s->role != ROLE_GPU_WAIT && !launch_find_kind(s->role, &l.kind))
 		return;
 	p = gpu_find_process(g, r->h.tgid);

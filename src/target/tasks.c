@@ -327,12 +327,12 @@ enum process_news tasks_update(struct tasks *ts, const struct rec_task *r)
 			t->exited = true;
 			t->exit_ns = clock_boot_ns();
 		}
+		if (!(r->h.flags & TASK_F_LAST))
+			return r->h.tid == r->h.tgid ? NEWS_HEADLESS : NEWS_NONE;
 		t = tasks_find(ts, r->h.tgid);
-		if (t && r->h.flags & TASK_F_LAST)
+		if (t)
 			set_alive(ts, t, false);
-		if (r->h.flags & TASK_F_LAST)
-			return NEWS_GONE;
-		return r->h.tid == r->h.tgid ? NEWS_HEADLESS : NEWS_NONE;
+		return NEWS_GONE;
 	}
 	return NEWS_NONE;
 }
