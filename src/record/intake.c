@@ -108,6 +108,11 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 	sink_record(in->sink, h, size);
 }
 
+static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
+{
+	sink_record(((struct intake *)arg)->sink, h, size);
+}
+
 static bool sample_is_whole(const struct rec_sample *r, size_t size)
 {
 	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX && r->task <= 1 &&

@@ -2,6 +2,7 @@
 /* Calls with values that do not fit the preset, conditions, arguments that only some calls have. */
 #include "sinks.h"
 
+#include "engine/calls.h"
 #include "engine/check.h"
 #include "stderr.h"
 
@@ -302,6 +303,64 @@ TEST_WITH(test_handles, setup, teardown)
 	chrome_done(&o);
 	rec.handles = NULL;
 	handles_free(handles);
+}
+
+/* A call names a handle, unless its string found no room or its end was not seen. */
+TEST_WITH(test_taken_call, NULL, free_probes)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 0x77, 0x1000 } };
+	const size_t bare = REC_FUNCTION_SIZE(2), whole = bare + FUNC_STR_LEN;
+	struct handles *handles = handles_new(NULL);
+	struct shown_contexts drafts = {};
+	const struct rec_hdr *taken;
+	size_t size = bare;
+	const char *why;
+
+	add("f", "ptr arg1,str arg2");
+	assert_int_equal(spec_set_names(&probes.specs[0], "a", "$b", &why), 0);
+	strcpy((char *)&r.vals[2], "gemm");
+	taken = calls_take(&probes, handles, &drafts, &probes.specs[0], &r.h, &size);
+	assert_ptr_not_equal(taken, &r.h);
+	assert_int_equal(size, whole);
+	assert_memory_equal(taken, &r, bare);
+	assert_string_equal((const char *)&((const struct rec_function *)taken)->vals[2], "");
+	r.h.flags = REC_F_OPEN_END;
+	assert_ptr_equal(calls_take(&probes, handles, &drafts, &probes.specs[0], &r.h, &size), &r.h);
+	assert_null(handles_get(handles, PID, 0x77));
+	r.h.flags = 0;
+	assert_ptr_equal(calls_take(&probes, handles, &drafts, &probes.specs[0], &r.h, &size), &r.h);
+	assert_string_equal(handles_get(handles, PID, 0x77), "gemm");
+	assert_int_equal(size, whole);
+	handles_free(handles);
+}
+
+/* A batch that is not laid out as the preset says has no parts. */
+TEST_WITH(test_taken_step, NULL, free_probes)
+{
+	struct rec_step_parts r = { .s = { .h = hdr(REC_STEP, 0), .vals = { 2 }, .n_parts = 2, .parts_left = 1 } };
+	struct rec_node node = { .h = hdr(REC_NODE, 0) };
+	struct shown_contexts drafts = {};
+	size_t size = REC_STEP_SIZE(2);
+	const struct rec_step *taken;
+	struct probe_spec *s;
+	const char *why;
+
+	s = add("f", "u32 arg1");
+	assert_int_equal(rows_begin(s, "a", &why), 0);
+	s->row_struct = 16;
+	s->rows_fit = true; /* of an earlier batch */
+	assert_ptr_equal(calls_take(&probes, NULL, &drafts, s, &r.s.h, &size), &r);
+	assert_int_equal(size, REC_STEP_SIZE(2));
+	s->rows_fit = false;
+	stderr_grab_begin(&said);
+	taken = (const struct rec_step *)calls_take(&probes, NULL, &drafts, s, &r.s.h, &size);
+	stderr_grab_end(&said);
+	assert_non_null(strstr(said.text, "row 0 of 2 is no row of a batch"));
+	assert_int_equal(taken->vals[0], 2);
+	assert_int_equal(taken->n_parts + taken->parts_left, 0);
+	assert_int_equal(size, sizeof(*taken));
+	size = REC_NODE_SIZE(0);
+	assert_ptr_equal(calls_take(&probes, NULL, &drafts, s, &node.h, &size), &node);
 }
 
 RUN_TESTS(NULL, NULL)

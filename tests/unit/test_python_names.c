@@ -224,8 +224,8 @@ TEST_WITH(test_process_that_exits, NULL, tear_down)
 	start_with_function(11);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
 	assert_true(python_names_has(n, TGID, &p));
-	python_names_gone(n, TGID);
-	python_names_gone(n, TGID);
+	assert_true(python_names_gone(n, TGID));
+	assert_false(python_names_gone(n, TGID));
 	assert_false(python_names_has(n, TGID, &p));
 	exited = true;
 	check_name(instr_at(&p, 4), "A.f", 12);

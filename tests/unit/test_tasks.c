@@ -169,6 +169,33 @@ TEST_WITH(test_reuse, make_table, free_table)
 	assert_string_equal(tasks_find(ts, TID + 1)->comm, "third");
 }
 
+/* What its records tell of a process as a whole. */
+TEST_WITH(test_news, make_table, free_table)
+{
+	static const struct {
+		enum task_event event;
+		uint32_t tid;
+		uint8_t flags;
+		enum process_news want;
+	} cases[] = {
+		{ TASK_FORK, TID, 0, NEWS_FORK },
+		{ TASK_FORK, TID + 1, TASK_F_SHARES, NEWS_NONE },
+		{ TASK_COMM, TID, 0, NEWS_NONE },
+		{ TASK_EXEC, TID, 0, NEWS_EXEC },
+		{ TASK_STRANGER, TID, 0, NEWS_NONE },
+		{ TASK_EXIT, TID, 0, NEWS_HEADLESS },
+		{ TASK_EXIT, TID + 1, 0, NEWS_NONE },
+		{ TASK_EXIT, TID + 1, TASK_F_LAST, NEWS_GONE },
+		{ TASK_EXIT, TID, TASK_F_LAST, NEWS_GONE },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rec_task r = { .h = { .kind = REC_TASK, .id = cases[i].event, .tgid = TID, .tid = cases[i].tid, .flags = cases[i].flags } };
+
+		assert_int_equal(tasks_update(*state, &r), cases[i].want);
+	}
+}
+
 /* What the sinks have written is outdated after a change of name. */
 TEST_WITH(test_rename, make_table, free_table)
 {
