@@ -588,7 +588,7 @@ static uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum
 		uint32_t tid, max;
 		int64_t order;
 		const char *name;
-	} kinds[LANES_KINDS] = {
+	} kinds[LANES_PATHS] = {
 		[LANES_STEPS] = { TID_STEPS, 16, -2, "steps" },
 		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
 	};
@@ -690,6 +690,28 @@ static void chrome_write_memory(struct chrome_sink *c, const struct rec_memory *
 	drawn_memory(d, r);
 	for (size_t i = 0; i < MEMORY_COUNTERS; i++)
 		chrome_counter(c, r->h.tgid, r->h.tid, r->h.start_ns, "memory", &d[i]);
+}
+
+/* ---- what the next step of each context waited for, on tracks of their own ---- */
+
+static void chrome_gap(struct chrome_sink *c, const struct rec_gap *r)
+{
+	struct process *pr = chrome_get_process(c, r->h.tgid);
+	unsigned int i = drawn_gap_track(pr->contexts, &pr->lanes[LANES_PATHS], LANES_MAX, r->context);
+	char name[GAP_TRACK_NAME_MAX];
+	struct rec_hdr at;
+	struct drawn d;
+
+	if (i == LANES_MAX)
+		return;
+	if (!bit_is_set(&pr->lanes_named[LANES_PATHS], i)) {
+		bit_set(&pr->lanes_named[LANES_PATHS], i);
+		chrome_name_track(c, r->h.tgid, TID_PATHS + i, drawn_gap_track_name(i, name), -1);
+	}
+	for (unsigned int nth = 0; nth < drawn_gap_slices(r); nth++) {
+		drawn_gap_slice(&d, r, nth, &at);
+		chrome_span(c, &at, r->h.tgid, TID_PATHS + i, &d);
+	}
 }
 
 /* ---- requests on sockets, on a track of their own, and those of batches, in a process of their own ---- */
@@ -835,6 +857,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_GPU_LOAD:
 		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
+		break;
+	case REC_GAP:
+		chrome_gap(c, (const struct rec_gap *)rec);
 		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);

@@ -21,6 +21,7 @@
 #define PID_INFTRACE 4194306
 /* Pseudo threads of a process for spans that belong to no thread, one per overlapping span. */
 #define TID_STEPS 4194307
+#define TID_PATHS 4194330
 #define TID_REQUESTS 4194400
 /* One per lane that short-lived threads of a process share. */
 #define TID_WORKERS 4194500
@@ -29,6 +30,7 @@
 enum lanes {
 	LANES_STEPS,
 	LANES_REQUESTS,
+	LANES_PATHS, /* one for each context */
 	LANES_KINDS,
 };
 
@@ -41,7 +43,8 @@ struct process {
 	char comm[TASK_COMM_LEN]; /* as written */
 	unsigned int lanes[LANES_KINDS];
 	uint64_t lanes_named[LANES_KINDS]; /* in this file: a bit per lane */
-	uint64_t lane_end[LANES_KINDS][LANES_MAX];
+	uint64_t lane_end[LANES_PATHS][LANES_MAX];
+	uint64_t contexts[LANES_MAX];
 };
 
 #define HEADS 256

@@ -63,6 +63,14 @@ struct behind_row {
 size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);
 
+/* Who ran while a part of a gap waited for a CPU: up to sizeof(s->by) bytes. */
+static inline const char *gap_segment_behind(const struct gap_segment *s)
+{
+	if (s->flags & GAP_SEGMENT_F_LIMITED)
+		return "cpu.max";
+	return s->by_tid ? s->by : "idle";
+}
+
 /* What PyTorch's own traces call an operator: as it is declared, without its overload. declared NULL: its name. */
 static inline const char *operator_name(const char *declared, const char *name, size_t *ret_len)
 {

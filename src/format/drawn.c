@@ -151,3 +151,76 @@ void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct 
 		drawn_add(d, gpu_part_name(i), DRAWN_TIME, device->ns[i]);
 	drawn_add(d, "residual", DRAWN_TIME, r->residual_ns);
 }
+
+/* Where its first segment begins; the end of the gap if it has none. */
+static uint64_t gap_listed_since(const struct rec_gap *r)
+{
+	return r->n ? r->seg[r->n_causes + r->n - 1].start_ns : r->h.start_ns + r->h.dur_ns;
+}
+
+unsigned int drawn_gap_slices(const struct rec_gap *r)
+{
+	if (r->n_causes > GAP_CAUSES_MAX || r->n > GAP_SEGMENTS_MAX)
+		return 0;
+	return r->n + (gap_listed_since(r) > r->h.start_ns);
+}
+
+static void draw_gap_segment(struct drawn *d, const struct gap_segment *s)
+{
+	const char *state = time_state_name((enum time_state)s->state);
+	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
+
+	if (s->comm[0])
+		snprintf(d->texts[0], sizeof(d->texts[0]), "%.*s: %s", TASK_COMM_LEN, s->comm, state);
+	else
+		snprintf(d->texts[0], sizeof(d->texts[0]), "%u: %s", s->tid, state);
+	d->name = d->texts[0];
+	d->names = DRAWN_NAME_OF_EACH; /* the threads of any process can be among them */
+	drawn_add(d, "tid", DRAWN_NUMBER, s->tid);
+	if (s->tgid)
+		drawn_add(d, "pid", DRAWN_NUMBER, s->tgid);
+	if (call)
+		drawn_add_word(d, "call", call);
+	if (s->flags & GAP_SEGMENT_F_WAKES)
+		drawn_add(d, "wakes", DRAWN_FLAG, 1);
+	if (s->state != ST_RUNNABLE)
+		return;
+	drawn_add_text(d, "behind", gap_segment_behind(s), sizeof(s->by));
+	drawn_add(d, "behind_tid", DRAWN_NUMBER, s->by_tid);
+}
+
+void drawn_gap_slice(struct drawn *d, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at)
+{
+	unsigned int back = drawn_gap_slices(r) - 1 - nth; /* the record has the last one first */
+	const struct gap_segment *s = back < r->n ? &r->seg[r->n_causes + back] : NULL;
+
+	*ret_at = r->h;
+	ret_at->flags = 0;
+	drawn_begin(d, "gap", s ? "unknown" : "earlier", DRAWN_SPAN, 0);
+	if (s) {
+		ret_at->start_ns = s->start_ns;
+		ret_at->dur_ns = s->dur_ns;
+	} else {
+		ret_at->dur_ns = gap_listed_since(r) - r->h.start_ns;
+	}
+	if (s && s->state < ST_MAX)
+		draw_gap_segment(d, s);
+	drawn_add(d, "step", DRAWN_NUMBER, r->step);
+}
+
+unsigned int drawn_gap_track(uint64_t *contexts, unsigned int *n, unsigned int max, uint64_t context)
+{
+	unsigned int i = 0;
+
+	while (i < *n && contexts[i] != context)
+		i++;
+	if (i == *n && i < max)
+		contexts[(*n)++] = context;
+	return i;
+}
+
+const char *drawn_gap_track_name(unsigned int index, char buf[GAP_TRACK_NAME_MAX])
+{
+	snprintf(buf, GAP_TRACK_NAME_MAX, index ? "critical path %u" : "critical path", index + 1);
+	return buf;
+}

@@ -81,4 +81,15 @@ void drawn_mark(struct drawn *d, const struct mark *m);
 void drawn_request(struct drawn *d, const struct rec_request *r);
 void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct gpu_step_device *device);
 
+/* The timeline of a gap, the earliest part first: how many slices, and the nth, whose time is set in *ret_at. They touch each
+ * other and cover the gap; the first stands for what the record has no room for, if there is such time. */
+unsigned int drawn_gap_slices(const struct rec_gap *r);
+void drawn_gap_slice(struct drawn *d, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at);
+
+/* Returns the index of a context among those of its process, which it joins if it is new; `max`: there are too many. */
+unsigned int drawn_gap_track(uint64_t *contexts, unsigned int *n, unsigned int max, uint64_t context);
+#define GAP_TRACK_NAME_MAX 32
+/* "critical path", "critical path 2". Returns buf. */
+const char *drawn_gap_track_name(unsigned int index, char buf[GAP_TRACK_NAME_MAX]);
+
 #endif

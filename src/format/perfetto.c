@@ -289,7 +289,7 @@ uint32_t perfetto_track(
 static uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
 {
 	struct perfetto_process *pr = perfetto_get_process(s, h->tgid);
-	unsigned int which = kind == TRACK_REQUESTS, i = 0;
+	unsigned int which = kind - TRACK_STEPS, i = 0;
 
 	while (i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
 		i++;
@@ -686,6 +686,29 @@ static void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
 	event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
+/* ---- what the next step of each context waited for, on tracks of their own ---- */
+
+static void perfetto_gap(struct perfetto_sink *s, const struct rec_gap *r)
+{
+	struct perfetto_process *pr = perfetto_get_process(s, r->h.tgid);
+	const unsigned int which = TRACK_PATHS - TRACK_STEPS;
+	unsigned int i = drawn_gap_track(pr->contexts, &pr->lanes[which], PERFETTO_LANES, r->context);
+	char name[GAP_TRACK_NAME_MAX];
+	struct rec_hdr at;
+	struct drawn d;
+	struct event e;
+	uint32_t row;
+
+	if (i == PERFETTO_LANES)
+		return;
+	row = perfetto_track(s, &pr->lane_rows[which][i], pr->row, drawn_gap_track_name(i, name), NO_RANK, NULL);
+	for (unsigned int nth = 0; nth < drawn_gap_slices(r); nth++) {
+		drawn_gap_slice(&d, r, nth, &at);
+		event_init_drawn(&e, s, row, &d);
+		event_write_span(&e, perfetto_ts(s, at.start_ns), perfetto_ts(s, at.start_ns + at.dur_ns));
+	}
+}
+
 /* ---- requests on sockets, on tracks of their process, and those of batches, in a process of their own ---- */
 
 static void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
@@ -881,6 +904,9 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		break;
 	case REC_GPU_LOAD:
 		perfetto_gpu_load(s, (const struct rec_gpu_load *)rec);
+		break;
+	case REC_GAP:
+		perfetto_gap(s, (const struct rec_gap *)rec);
 		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);

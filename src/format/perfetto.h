@@ -50,7 +50,10 @@ enum track_kind {
 	TRACK_STACKS,   /* which code a thread was in when it waited */
 	TRACK_STEPS,    /* lanes of a process */
 	TRACK_REQUESTS,
+	TRACK_PATHS, /* one for each context */
 };
+
+#define LANES_KINDS (TRACK_PATHS - TRACK_STEPS + 1)
 
 #define PERFETTO_LANES 64
 #define PERFETTO_CPUS 1024
@@ -84,9 +87,10 @@ struct perfetto_process {
 	/* row in this file; 0: not described */
 	uint32_t row;
 	uint32_t counter_rows[MEMORY_COUNTERS];
-	uint32_t lane_rows[2][PERFETTO_LANES]; /* steps, requests */
-	unsigned int lanes[2];
-	uint64_t lane_end[2][PERFETTO_LANES];
+	uint32_t lane_rows[LANES_KINDS][PERFETTO_LANES]; /* by kind, from TRACK_STEPS on */
+	unsigned int lanes[LANES_KINDS];
+	uint64_t lane_end[LANES_KINDS - 1][PERFETTO_LANES];
+	uint64_t contexts[PERFETTO_LANES];
 };
 
 struct interns;

@@ -337,8 +337,7 @@ static char *add_gpu_parts(
 static char *add_cause(char *p, unsigned int number, const struct gap_segment *s)
 {
 	const char *state = time_state_name((enum time_state)s->state), *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
-	const char *behind = s->flags & GAP_SEGMENT_F_LIMITED ? "cpu.max" : s->by_tid ? s->by
-										      : "idle";
+	const char *behind;
 
 	if (s->comm[0])
 		p = fmt_json_str(PUT_KEY_N(p, pathN_comm, number), s->comm, strnlen(s->comm, sizeof(s->comm)));
@@ -349,6 +348,7 @@ static char *add_cause(char *p, unsigned int number, const struct gap_segment *s
 	if (call)
 		p = fmt_json_str(PUT_KEY_N(p, pathN_call, number), call, strlen(call));
 	if (s->state == ST_RUNNABLE) {
+		behind = gap_segment_behind(s);
 		p = fmt_json_str(PUT_KEY_N(p, pathN_behind, number), behind, strnlen(behind, sizeof(s->by)));
 		p = fmt_u64(PUT_KEY_N(p, pathN_behind_tid, number), s->by_tid);
 		p = fmt_us(PUT_KEY_N(p, pathN_behind_us, number), s->by_ns);

@@ -159,15 +159,20 @@ static union {
 	struct rec_task task;
 	struct rec_gpu gpu;
 	struct rec_gpu_step gpu_step;
+	struct rec_gap gap;
 } noise;
 
 static void make_noise(void)
 {
 	unsigned char *p = (unsigned char *)&noise;
+	uint8_t kind = (uint8_t)(draw() % (REC_KIND_MAX + 2));
+	/* a gap is by far the largest, and takes as long as that */
+	size_t size = kind == REC_GAP ? sizeof(noise.gap) : sizeof(noise.parts);
 
-	for (size_t i = 0; i < sizeof(noise); i++)
+	_Static_assert(sizeof(noise.parts) >= sizeof(noise.gpu_step), "the largest of the others");
+	for (size_t i = 0; i < size; i++)
 		p[i] = (unsigned char)(draw() % 3 ? draw() : 0);
-	noise.h.kind = (uint8_t)(draw() % (REC_KIND_MAX + 2));
+	noise.h.kind = kind;
 	/* often an existing one */
 	if (draw() % 4)
 		noise.h.id %= 20;
@@ -189,6 +194,10 @@ static void make_noise(void)
 			noise.gpu_step.devices[i].track %= 10;
 			noise.gpu_step.devices[i].device = noise.gpu_step.devices[i].track % 3;
 		}
+	}
+	if (noise.h.kind == REC_GAP && draw() % 4) {
+		noise.gap.n_causes %= GAP_CAUSES_MAX + 2;
+		noise.gap.n %= GAP_SEGMENTS_MAX + 2;
 	}
 	if (noise.h.kind == REC_STEP && draw() % 4)
 		noise.step.n_parts %= STEP_PARTS_MAX + 2;
