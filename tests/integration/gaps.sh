@@ -28,6 +28,15 @@ test_planted() {
 	check "valid" "$INFTRACE" validate "$TMP/planted.jsonl"
 }
 
+# The tracks have the same gaps: see check_gaps.py --track.
+test_tracks() {
+	"$INFTRACE" record --engine "$TMP/engine.json" -o "$TMP/tracks.json" -o "$TMP/tracks.pftrace" --profile "$TMP/tracks.jsonl" -- \
+		"$PROGRAMS/gaps" 5 "${PLANTS[@]}" >"$TMP/out" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	check "the track has the gaps and causes of the profile" "$TOP/tests/programs/check_gaps.py" --track "$TMP/tracks.json" "$TMP/tracks.jsonl"
+	check "the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/tracks.pftrace" "$TMP/tracks.json"
+	check "valid" "$INFTRACE" validate "$TMP/tracks.json"
+}
+
 # In windows, the first step of each has no gap.
 test_windows() {
 	"$INFTRACE" record --engine "$TMP/engine.json" --window every=300ms,for=150ms --output-dir "$TMP/windows" -- \

@@ -4,11 +4,13 @@
 
     check_gaps.py PROFILE TRUTH [--most SHARE]
     check_gaps.py --sums PROFILE...
+    check_gaps.py --track TRACE PROFILE
 
 A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long (ns). The profile is right about a
 step if most of the gap is put down to that thread, in the state that the plant causes, and for as long: within 5 %, or what the
 thread and its wakers then waited for a CPU. --sums: only that each gap reaches from the end of one step to the begin of the
-next, and that its parts sum to it.
+next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its gap, and what the
+profile says of a thread is the sum of that thread's slices.
 """
 import argparse
 import collections
@@ -62,6 +64,35 @@ def bad_sum(shape):
     return None if round(total * 1000) == round(shape["gap_us"] * 1000) else f"the parts sum to {total:.3f} us, not {shape['gap_us']:.3f}"
 
 
+def check_track(trace, profile):
+    """Exits with 1 if the track of a trace has other gaps than the profile."""
+    with open(trace, encoding="utf-8") as f:
+        slices = [e for e in json.load(f) if e.get("cat") == "gap"]
+    shapes = {s["step"]: s for s in read_steps(profile) if "gap_us" in s}
+    by_step = collections.defaultdict(list)
+    for e in sorted(slices, key=lambda e: e["ts"]):
+        by_step[e["args"]["step"]].append(e)
+    if not shapes or set(shapes) != set(by_step):
+        sys.exit(f"gaps in the profile: {sorted(shapes)}; in the trace: {sorted(by_step)}")
+    for step, parts in by_step.items():
+        at = shapes[step]["ts_us"] - shapes[step]["gap_us"]
+        sums = collections.Counter()
+        for e in parts:
+            if round((e["ts"] - at) * 1000):
+                sys.exit(f"step {step}: a slice begins at {e['ts']}, not at {at}")
+            at = e["ts"] + e["dur"]
+            sums[e["args"].get("tid"), e["name"].split(": ")[-1]] += round(e["dur"] * 1000)
+        if round((shapes[step]["ts_us"] - at) * 1000):
+            sys.exit(f"step {step}: the slices end at {at}, not at {shapes[step]['ts_us']}")
+        listed = collections.Counter()
+        for tid, state, us in paths(shapes[step]):
+            listed[tid, state] += round(us * 1000)
+        # what is not listed, or has no slice of its own, may be more
+        if (None, "earlier") not in sums and any(ns > sums[k] for k, ns in listed.items()):
+            sys.exit(f"step {step}: {dict(listed)} in the profile, {dict(sums)} in the trace")
+    print(f"{len(by_step)} gaps, {len(slices)} slices")
+
+
 def judge(plant, tid, us, shape):
     """What is wrong with a step's line; None: nothing."""
     listed = list(paths(shape))
@@ -87,7 +118,10 @@ def main():
     p.add_argument("truth", nargs="*")
     p.add_argument("--most", type=float, default=0.98)
     p.add_argument("--sums", action="store_true")
+    p.add_argument("--track", action="store_true")
     args = p.parse_args()
+    if args.track:
+        return check_track(args.profile, args.truth[0])
     if args.sums:
         check_sums([args.profile, *args.truth])
     steps = read_steps(args.profile)
