@@ -5,10 +5,15 @@
 
 #include "engine/check.h"
 
+static size_t call_size(const struct probe_spec *s)
+{
+	return REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
+}
+
 /* Strings are usually missing because the kernel had no memory. */
 const struct rec_hdr *with_strings(const struct probe_spec *s, const struct rec_hdr *h, size_t *size)
 {
-	size_t whole = REC_FUNCTION_SIZE(probe_spec_values(s)) + s->nstrs * (size_t)FUNC_STR_LEN;
+	size_t whole = call_size(s);
 	static struct rec_function padded;
 
 	if (*size >= whole || *size > sizeof(padded))
@@ -27,7 +32,8 @@ static const struct rec_hdr *calls_take_function(struct probe_table *pt, struct 
 
 	if (!check_call(pt, s, r->vals, strs))
 		return NULL;
-	drafts_learn(drafts, s, r);
+	if (s->role == ROLE_SEQUENCE)
+		drafts_learn(drafts, s, r);
 	if (s->handle_arg >= 0 && check_shown(s, arg, r->vals) && check_shown(s, name, r->vals) && !(r->h.flags & REC_F_OPEN_END))
 		handles_set(handles, r->h.tgid, r->vals[arg], probe_arg_string(s, name, strs));
 	return &r->h;
@@ -57,6 +63,7 @@ const struct rec_hdr *calls_take(struct probe_table *pt, struct handles *handles
 		return calls_take_step(pt, drafts, s, (const struct rec_step *)h, size);
 	if (h->kind != REC_FUNCTION)
 		return h;
-	h = with_strings(s, h, size);
+	if (*size < call_size(s))
+		h = with_strings(s, h, size);
 	return calls_take_function(pt, handles, drafts, s, (const struct rec_function *)h);
 }

@@ -161,7 +161,7 @@ void drafts_learn(struct shown_contexts *d, const struct probe_spec *s, const st
 {
 	uint64_t context;
 
-	if (s->role == ROLE_SEQUENCE && probe_find_value(s, r, "draft", &context) && context)
+	if (probe_find_value(s, r, "draft", &context) && context)
 		drafts_add(d, r->h.tgid, context);
 }
 

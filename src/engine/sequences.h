@@ -54,7 +54,7 @@ struct shown_contexts {
 void drafts_add(struct shown_contexts *d, uint32_t tgid, uint64_t context);
 bool drafts_have(const struct shown_contexts *d, uint32_t tgid, uint64_t context);
 
-/* Adds the draft model's context that a call tells of, if it does. */
+/* Adds the draft model's context that a call of ROLE_SEQUENCE tells of, if it does. */
 void drafts_learn(struct shown_contexts *d, const struct probe_spec *s, const struct rec_function *r);
 
 /* Marks the step of a draft model: an argument of an enum that has "draft" gets that value. Returns the record, or a copy,

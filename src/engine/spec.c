@@ -598,11 +598,6 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 	return s->span_name ? s->span_name : s->symbol;
 }
 
-const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r)
-{
-	return (const char *)&r->vals[s->nargs]; /* with shapes there are none */
-}
-
 const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r)
 {
 	if (r->h.kind != REC_FUNCTION || !(r->h.flags & FUNCTION_F_COUNTED))

@@ -209,7 +209,10 @@ static inline unsigned int probe_spec_values(const struct probe_spec *s)
 }
 
 /* The strings of a record, FUNC_STR_LEN bytes each. */
-const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
+static inline const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r)
+{
+	return (const char *)&r->vals[s->nargs]; /* with shapes there are none */
+}
 
 /* The PMU_MAX counters of the call; NULL: nothing was counted. */
 const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r);

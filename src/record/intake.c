@@ -133,16 +133,15 @@ static bool step_is_whole(const struct rec_step *r, size_t size)
 /* Whether a record is as long as its counts say, which its users rely on. */
 static bool record_is_whole(const struct rec_hdr *h, size_t size)
 {
-	if (h->kind == REC_SAMPLE)
+	switch (h->kind) {
+	case REC_SAMPLE:
 		return sample_is_whole((const struct rec_sample *)h, size);
-	if (h->kind == REC_NODE)
+	case REC_NODE:
 		return node_is_whole((const struct rec_node *)h, size);
-	return h->kind != REC_STEP || step_is_whole((const struct rec_step *)h, size);
-}
-
-static bool task_is_stranger(const struct rec_hdr *h)
-{
-	return h->kind == REC_TASK && h->id == TASK_STRANGER;
+	case REC_STEP:
+		return step_is_whole((const struct rec_step *)h, size);
+	}
+	return true;
 }
 
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
@@ -151,7 +150,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (h->kind >= REC_KIND_MAX || !record_is_whole(h, size))
 		return;
-	if (in->sink && !task_is_stranger(h) && h->kind != REC_SAMPLE)
+	if (in->sink && h->kind != REC_SAMPLE && !(h->kind == REC_TASK && h->id == TASK_STRANGER))
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		intake_learn_threads(in, h);
@@ -159,7 +158,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	case REC_TASK:
 	case REC_MAPPED:
 		intake_take_news(in, h);
-		if (h->kind == REC_MAPPED || (task_is_stranger(h) && !in->keep_names)) /* kept for dumps, which learn the names from it again */
+		if (h->kind == REC_MAPPED || (h->id == TASK_STRANGER && !in->keep_names)) /* kept for dumps, which learn the names from it again */
 			return;
 		break;
 	case REC_SAMPLE: /* sinks get the REC_STACK made of it */

@@ -368,8 +368,7 @@ static int compare_held_ends(const void *a, const void *b)
 
 uint64_t step_limit_release(struct step_limit *l, uint64_t until_ns, struct sink *s)
 {
-	uint64_t kept = 0;
-	size_t n = 0;
+	size_t n = 0, kept = 0;
 
 	if (!l->n_held)
 		return 0;

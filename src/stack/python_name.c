@@ -284,10 +284,9 @@ bool python_names_gone(struct python_names *n, uint32_t tgid)
 	pthread_mutex_lock(&n->lock);
 	p = names_find_process(n, tgid);
 	had = p && !p->gone;
-	if (had) {
+	n->n_gone += had;
+	if (had)
 		p->gone = true;
-		n->n_gone++;
-	}
 	old = n->processes;
 	while (old && n->n_gone > GONE_MAX && !old->gone)
 		old = old->hh.next;
