@@ -31,6 +31,7 @@ static void process_free(struct process *p)
 	free(p->grouped);
 	tally_free(&p->ops);
 	tally_free(&p->syscalls);
+	tally_free(&p->gaps);
 	idmap_free(&p->by_number);
 	free(p->calls);
 	free(p->served.requests);
@@ -355,6 +356,7 @@ void model_finish(struct model *m)
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
+		tally_sort(&p->gaps);
 	}
 	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);

@@ -403,6 +403,8 @@ struct process {
 	uint64_t stand_ins; /* steps that stand in for those of the engine */
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
+	struct tally gaps; /* who caused the time between steps; rows of text, the count is of gaps */
+	uint64_t n_gaps;
 	LIST(struct call, calls); /* after model_finish: sorted by time */
 	struct served served; /* requests, from lines of the profile */
 	struct stack_times stacks;

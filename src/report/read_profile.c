@@ -267,6 +267,67 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
+/* ---- who caused the time before a step ---- */
+
+#define PATHS_MAX 4
+
+struct path_row {
+	const char *comm, *state, *call;
+	uint32_t tid, pid;
+	int64_t ns;
+};
+
+/* "upstream (7): blocked_sleep in clock_nanosleep", with the process if it is another one: threads of one name and process are one cause. */
+static uint32_t path_name(struct profile_reader *r, const struct process *p, const struct path_row *row)
+{
+	char name[160], thread[32] = "";
+
+	if (!row->comm)
+		snprintf(thread, sizeof(thread), "thread %u", row->tid);
+	else if (row->pid && row->pid != p->pid)
+		snprintf(thread, sizeof(thread), " (%u)", row->pid);
+	snprintf(name, sizeof(name), "%.40s%s: %.32s%s%.32s", row->comm ?: "", thread, row->state ?: "?", row->call ? " in " : "", row->call ?: "");
+	return model_name(r->m, name);
+}
+
+static void profile_read_gap(struct profile_reader *r, struct process *p)
+{
+	struct path_row rows[PATHS_MAX] = {};
+	int64_t ns;
+	uint32_t n;
+
+	if (!read_us(node_get(r->shape, KEY(gap_us)), &ns))
+		return;
+	p->n_gaps++;
+	json_for_each (value, r->shape) {
+		const char *name = profile_key_numbered(value->key, "path", &n);
+		struct path_row *row = name && n - 1 < PATHS_MAX ? &rows[n - 1] : NULL;
+
+		if (!row)
+			continue;
+		if (!strcmp(name, "comm"))
+			row->comm = node_string(value);
+		else if (!strcmp(name, "state"))
+			row->state = node_string(value);
+		else if (!strcmp(name, "call"))
+			row->call = node_string(value);
+		else if (!strcmp(name, "tid"))
+			read_u32(value, &row->tid);
+		else if (!strcmp(name, "pid"))
+			read_u32(value, &row->pid);
+		else if (!strcmp(name, "us"))
+			read_us(value, &row->ns);
+	}
+	for (n = 0; n < PATHS_MAX; n++) {
+		if (rows[n].ns > 0)
+			tally_add(&p->gaps, path_name(r, p, &rows[n]), rows[n].ns, 1);
+	}
+	if (read_us(node_get(r->shape, KEY(path_rest_us)), &ns))
+		tally_add(&p->gaps, model_name(r->m, "(others)"), ns, 1);
+	if (read_us(node_get(r->shape, KEY(path_unknown_us)), &ns))
+		tally_add(&p->gaps, model_name(r->m, "(unknown)"), ns, 1);
+}
+
 static void profile_read_step(struct profile_reader *r, struct process *p)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
@@ -287,6 +348,7 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	process_add_step(p, &step);
+	profile_read_gap(r, p);
 }
 
 static uint64_t count_value(const struct json_node *value)

@@ -237,6 +237,27 @@ static void page_put_tally(const struct page *page, const char *title, const str
 		page_put(page, "  and %zu more\n", t->len - ROWS_MAX);
 }
 
+#define GAP_ROWS_MAX 10
+
+/* Who caused the time between steps. */
+static void page_put_gaps(const struct page *page, const struct process *p)
+{
+	int64_t total = 0, rest;
+
+	for (size_t i = 0; i < p->gaps.len; i++)
+		total = ns_add(total, p->gaps.rows[i].ns);
+	if (!total)
+		return;
+	rest = total;
+	page_put(page, "\nBetween steps: %s in %llu gaps\n", DURATION(total), LLU(p->n_gaps));
+	list_for_each (row, p->gaps.rows, least_of(p->gaps.len, GAP_ROWS_MAX)) {
+		page_put(page, "  %5.1f %% %10s  %s\n", 100 * page_share(row->ns, total), DURATION(row->ns), NAME(page->m, row->name));
+		rest -= row->ns;
+	}
+	if (p->gaps.len > GAP_ROWS_MAX)
+		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), p->gaps.len - GAP_ROWS_MAX);
+}
+
 /* Totals of the process, in steps and between them. */
 static void page_put_process_totals(const struct page *page, const struct process *p)
 {
@@ -284,6 +305,7 @@ static void page_put_process(const struct page *page, const struct process *p, c
 	if (p->steps.len) {
 		for (size_t i = 0; i < sum->n_phases; i++)
 			page_put_breakdown(page, &sum->phases[i]);
+		page_put_gaps(page, p);
 		list_for_each (gpu, p->gpu.list, p->gpu.n)
 			page_gpu(page, gpu);
 		page_counts(page, &p->counts);

@@ -65,6 +65,26 @@ TEST(test_text)
 		"; coverage 99.0000 %\n");
 }
 
+/* Threads of one name and process are one cause; what is beyond those of a line, and unknown, are rows, too. */
+TEST(between_steps)
+{
+	struct profile *p = profile_new();
+	static const char first[] = ",\"gap_us\":10000.000,\"path1_comm\":\"up\\u001b[31m\\u202e\",\"path1_tid\":8,\"path1_pid\":7,"
+				    "\"path1_state\":\"blocked_sleep\",\"path1_call\":\"clock_nanosleep\",\"path1_us\":6000.000,"
+				    "\"path2_comm\":\"main\",\"path2_tid\":1,\"path2_pid\":1,\"path2_state\":\"cpu\",\"path2_us\":3000.000,"
+				    "\"path_rest_us\":1000.000";
+	static const char second[] = ",\"gap_us\":10000.000,\"path1_tid\":9,\"path1_state\":\"runnable\",\"path1_behind\":\"x\",\"path1_us\":8000.000,"
+				     "\"path2_comm\":\"main\",\"path2_tid\":2,\"path2_pid\":1,\"path2_state\":\"cpu\",\"path2_us\":1000.000,"
+				     "\"path_unknown_us\":1000.000,\"path9_us\":5.000,\"path_us\":5.000";
+
+	add_step(p, 1, 0, "decode", 1, 1000, 1000, "runnable", 0, "");
+	add_step(p, 1, 1, "decode", 1, 12000, 1000, "runnable", 0, first);
+	add_step(p, 1, 2, "decode", 1, 23000, 1000, "runnable", 0, second);
+	PROFILE_SAYS(p, ARGV("-"), "\nBetween steps: 20.0 ms in 2 gaps\n   40.0 %    8.00 ms  thread 9: runnable\n",
+		" (7): blocked_sleep in clock_nanosleep\n   20.0 %    4.00 ms  main: cpu\n", "    5.0 %    1.00 ms  (others)\n",
+		"    5.0 %    1.00 ms  (unknown)\n", "!\033[31m", "!\342\200\256");
+}
+
 /* A fast prompt: no figure has an exponent. */
 TEST(test_rates)
 {
