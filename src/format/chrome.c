@@ -859,7 +859,8 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
 		break;
 	case REC_GAP:
-		chrome_gap(c, (const struct rec_gap *)rec);
+		if (!(rec->flags & REC_F_OPEN_START)) /* else no step was before it */
+			chrome_gap(c, (const struct rec_gap *)rec);
 		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);

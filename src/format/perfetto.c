@@ -906,7 +906,8 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		perfetto_gpu_load(s, (const struct rec_gpu_load *)rec);
 		break;
 	case REC_GAP:
-		perfetto_gap(s, (const struct rec_gap *)rec);
+		if (!(rec->flags & REC_F_OPEN_START)) /* else no step was before it */
+			perfetto_gap(s, (const struct rec_gap *)rec);
 		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);

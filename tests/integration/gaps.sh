@@ -26,7 +26,7 @@ test_planted() {
 		"$PROGRAMS/gaps" 20 "${PLANTS[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	check "every gap has its cause" "$TOP/tests/programs/check_gaps.py" --most 0.95 "$TMP/planted.jsonl" "$TMP/truth"
 	check "valid" "$INFTRACE" validate "$TMP/planted.jsonl"
-	"$INFTRACE" report "$TMP/planted.jsonl" >"$TMP/report"
+	"$INFTRACE" report --json "$TMP/planted.jsonl" >"$TMP/report"
 	check "the report names other processes" grep -q 'upstream ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "and the one that read late" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 }

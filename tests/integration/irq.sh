@@ -56,7 +56,7 @@ test_alone() {
 	p=$PROGRAMS/irqs
 	record alone -e irq --engine none -u "$p:work@step" -- "$p" 5
 	expect "-e irq alone: interrupts, and steps with them" \
-		'{e.get("cat") for e in t if e["ph"] == "X"} - {"inftrace"} == {"irq", "step", "steps"}' t="$TMP/alone.json"
+		'{e.get("cat") for e in t if e["ph"] == "X"} - {"inftrace", "gap"} == {"irq", "step", "steps"}' t="$TMP/alone.json"
 }
 
 loaded() { # PID: the programs of interrupts and memory that it holds; others may trace, too

@@ -628,7 +628,7 @@ def summary(counts, err):
             got["request"] += sum(n for name, n in names.items() if name != "ttft")
         elif cat == "inftrace":
             got["hold"] += names.get("waiting for probes", 0)
-        elif cat not in ("batch", "loss"):
+        elif cat not in ("batch", "loss", "gap"):
             got[KIND_OF_CATEGORY.get(cat, "function")] += sum(names.values())
     with open(err) as f:
         line = re.search(r"^inftrace: [\d.]+ s, (.*)$", f.read(), re.M)

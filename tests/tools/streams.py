@@ -117,7 +117,7 @@ def kind_of(e):
         return "memory" if e["name"] == "rss" else None
     if cat == "inftrace":
         return {"waiting for probes": "hold", "probes placed late": "placed"}.get(e["name"])
-    if e["ph"] not in "Xi" or cat in ("steps", "batch", "loss") or e["name"] == "ttft":
+    if e["ph"] not in "Xi" or cat in ("steps", "batch", "loss", "gap") or e["name"] == "ttft":
         return None
     kinds = {"ipc": "syscall", "sched": "off_cpu", "cpu": "on_cpu", "requests": "request"}
     named = ("syscall", "fault", "step", "task", "irq")
