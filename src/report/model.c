@@ -22,6 +22,12 @@ static void tally_free(struct tally *t)
 	idmap_free(&t->by_name);
 }
 
+static void gap_causes_free(struct gap_causes *g)
+{
+	free(g->list);
+	idmap_free(&g->places);
+}
+
 static void process_free(struct process *p)
 {
 	steps_free(&p->steps);
@@ -32,6 +38,7 @@ static void process_free(struct process *p)
 	tally_free(&p->ops);
 	tally_free(&p->syscalls);
 	tally_free(&p->gaps);
+	gap_causes_free(&p->gap_causes);
 	idmap_free(&p->by_number);
 	free(p->calls);
 	free(p->served.requests);
@@ -225,6 +232,60 @@ static void tally_sort(struct tally *t)
 	list_sort(t->rows, t->len, compare_rows);
 }
 
+void gap_causes_add(struct gap_causes *g, const struct gap_cause *cause)
+{
+	uint32_t i = idmap_number(&g->places, step_key(cause->name, cause->behind), g->n_list);
+
+	if (i == g->n_list) {
+		*list_add(g, list) = *cause;
+		return;
+	}
+	g->list[i].ns = ns_add(g->list[i].ns, cause->ns);
+	g->list[i].behind_ns = ns_add(g->list[i].behind_ns, cause->behind_ns);
+	g->list[i].count += cause->count;
+}
+
+/* Interns "NAME, mostly behind x"; `behind` is a text. */
+static uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s, mostly %s", model_text(m, name), model_text(m, behind));
+	return model_name(m, text);
+}
+
+/* A process with a smaller share of the time between steps is not told from others of its name: a server may start many. */
+#define GAP_PROCESS_LEAST 100
+
+/* Sums the causes by name. */
+static void finish_gaps(struct model *m, struct process *p)
+{
+	struct gap_causes merged = { 0 };
+	struct tally processes = { 0 }, *t = &p->gaps;
+	int64_t total = 0;
+
+	list_for_each (c, p->gap_causes.list, p->gap_causes.n_list) {
+		tally_add(&processes, c->process, c->ns, c->count);
+		total = ns_add(total, c->ns);
+	}
+	list_for_each (c, p->gap_causes.list, p->gap_causes.n_list) {
+		if (c->process && tally_add(&processes, c->process, 0, 0)->ns < total / GAP_PROCESS_LEAST)
+			c->name = c->without_pid;
+		gap_causes_add(&merged, c);
+		tally_add(t, c->name, c->ns, c->count);
+	}
+	/* by_name keeps the row's first name */
+	list_for_each (c, merged.list, merged.n_list) {
+		struct tally_row *row = tally_add(t, c->name, 0, 0);
+
+		if (c->behind && c->behind_ns > row->ns / 2)
+			row->name = gap_name(m, c->name, c->behind);
+	}
+	tally_free(&processes);
+	gap_causes_free(&merged);
+	tally_sort(t);
+}
+
 static int compare_steps(const void *a, const void *b, void *arg)
 {
 	const struct steps *s = arg;
@@ -356,7 +417,7 @@ void model_finish(struct model *m)
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
-		tally_sort(&p->gaps);
+		finish_gaps(m, p);
 	}
 	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);

@@ -384,6 +384,20 @@ struct tally {
 	struct idmap by_name;
 };
 
+/* Who caused time between steps, and the thread that was in its way. */
+struct gap_cause {
+	uint32_t name, behind; /* texts; behind 0: nobody, or unknown */
+	uint32_t process;      /* a text that tells it from others; 0: the steps' own */
+	uint32_t without_pid;  /* with process: the name for several of them */
+	int64_t ns, behind_ns;
+	uint64_t count;
+};
+
+struct gap_causes {
+	LIST(struct gap_cause, list);
+	struct idmap places;
+};
+
 struct process {
 	uint32_t pid;
 	uint32_t origin; /* a name that tells equal pids of several machines apart */
@@ -403,7 +417,8 @@ struct process {
 	uint64_t stand_ins; /* steps that stand in for those of the engine */
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
-	struct tally gaps; /* who caused the time between steps; rows of text, the count is of gaps */
+	struct gap_causes gap_causes;
+	struct tally gaps; /* who caused the time between steps; rows of text, the count is of gaps. Set by model_finish */
 	uint64_t n_gaps;
 	LIST(struct call, calls); /* after model_finish: sorted by time */
 	struct served served; /* requests, from lines of the profile */
@@ -530,6 +545,8 @@ void process_add_behind(struct process *p, struct step *step, const struct behin
 	const struct behind_info *workers, size_t n_workers);
 /* Adds the operator times of a step whose line came before. */
 void process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n);
+
+void gap_causes_add(struct gap_causes *g, const struct gap_cause *cause);
 
 /* The family of an event and a source; NULL: there are FAMILIES_MAX others. */
 struct foreign_family *model_family(struct model *m, const char *event, const char *source);

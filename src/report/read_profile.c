@@ -272,60 +272,106 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 #define PATHS_MAX 4
 
 struct path_row {
-	const char *comm, *state, *call;
-	uint32_t tid, pid;
-	int64_t ns;
+	uint32_t comm, state, call, behind; /* names */
+	uint32_t tid, pid, behind_tid;
+	int64_t ns, behind_ns;
 };
 
-/* "upstream (7): blocked_sleep in clock_nanosleep", with the process if it is another one: threads of one name and process are one cause. */
-static uint32_t path_name(struct profile_reader *r, const struct process *p, const struct path_row *row)
+static const struct read_key path_keys[] = {
+	{ "comm", KEY_NAME, offsetof(struct path_row, comm) },
+	{ "tid", KEY_U32, offsetof(struct path_row, tid) },
+	{ "pid", KEY_U32, offsetof(struct path_row, pid) },
+	{ "state", KEY_NAME, offsetof(struct path_row, state) },
+	{ "call", KEY_NAME, offsetof(struct path_row, call) },
+	{ "behind", KEY_NAME, offsetof(struct path_row, behind) },
+	{ "behind_tid", KEY_U32, offsetof(struct path_row, behind_tid) },
+	{ "behind_us", KEY_US, offsetof(struct path_row, behind_ns) },
+	{ "us", KEY_US, offsetof(struct path_row, ns) },
+};
+
+/* "upstream (7): blocked_sleep in clock_nanosleep", or with the text `of` for the process: threads of one name and process are one
+ * cause. */
+static uint32_t path_name(struct model *m, const struct path_row *row, const char *of)
 {
+	const char *state = model_text(m, row->state);
 	char name[160], thread[32] = "";
 
 	if (!row->comm)
 		snprintf(thread, sizeof(thread), "thread %u", row->tid);
-	else if (row->pid && row->pid != p->pid)
-		snprintf(thread, sizeof(thread), " (%u)", row->pid);
-	snprintf(name, sizeof(name), "%.40s%s: %.32s%s%.32s", row->comm ?: "", thread, row->state ?: "?", row->call ? " in " : "", row->call ?: "");
-	return model_name(r->m, name);
+	snprintf(name, sizeof(name), "%.40s%s%s: %.32s%s%.32s", model_text(m, row->comm), thread, of, *state ? state : "?",
+		row->call ? " in " : "", model_text(m, row->call));
+	return model_name(m, name);
+}
+
+/* "behind bash": who ran on its CPU; 0: nobody, or unknown. */
+static uint32_t path_behind(struct model *m, const struct path_row *row)
+{
+	const char *who = model_text(m, row->behind);
+	char text[64];
+
+	if (!row->behind || row->behind_ns > row->ns)
+		return 0;
+	if (row->behind_tid)
+		snprintf(text, sizeof(text), "behind %.40s", who);
+	else
+		snprintf(text, sizeof(text), "%s", strcmp(who, "idle") ? "held back by a CPU limit" : "while its CPU was idle");
+	return model_name(m, text);
+}
+
+static void path_add(struct profile_reader *r, struct process *p, const struct path_row *row)
+{
+	struct gap_cause c = { .ns = row->ns, .behind_ns = row->behind_ns, .count = 1 };
+	char of[32] = "", process[80];
+
+	if (row->comm && row->pid && row->pid != p->pid) {
+		snprintf(of, sizeof(of), " (%u)", row->pid);
+		snprintf(process, sizeof(process), "%.40s%s", model_text(r->m, row->comm), of);
+		c.process = model_name(r->m, process);
+		c.without_pid = path_name(r->m, row, " (other processes)");
+	}
+	c.name = path_name(r->m, row, of);
+	c.behind = path_behind(r->m, row);
+	gap_causes_add(&p->gap_causes, &c);
+}
+
+static void gap_add_rest(struct profile_reader *r, struct process *p, const char *name, int64_t ns)
+{
+	const struct gap_cause c = { .name = model_name(r->m, name), .ns = ns, .count = 1 };
+
+	if (ns > 0)
+		gap_causes_add(&p->gap_causes, &c);
 }
 
 static void profile_read_gap(struct profile_reader *r, struct process *p)
 {
 	struct path_row rows[PATHS_MAX] = {};
-	int64_t ns;
+	int64_t gap, rest = 0, known;
+	unsigned int hint = 0;
 	uint32_t n;
 
-	if (!read_us(node_get(r->shape, KEY(gap_us)), &ns))
+	if (!read_us(node_get(r->shape, KEY(gap_us)), &gap))
 		return;
 	p->n_gaps++;
 	json_for_each (value, r->shape) {
 		const char *name = profile_key_numbered(value->key, "path", &n);
-		struct path_row *row = name && n - 1 < PATHS_MAX ? &rows[n - 1] : NULL;
+		const struct read_key *key = name && n - 1 < PATHS_MAX ? KEY_FIND(path_keys, name, &hint) : NULL;
 
-		if (!row)
-			continue;
-		if (!strcmp(name, "comm"))
-			row->comm = node_string(value);
-		else if (!strcmp(name, "state"))
-			row->state = node_string(value);
-		else if (!strcmp(name, "call"))
-			row->call = node_string(value);
-		else if (!strcmp(name, "tid"))
-			read_u32(value, &row->tid);
-		else if (!strcmp(name, "pid"))
-			read_u32(value, &row->pid);
-		else if (!strcmp(name, "us"))
-			read_us(value, &row->ns);
+		if (key)
+			key_read(r->m, key, value, &rows[n - 1]);
 	}
-	for (n = 0; n < PATHS_MAX; n++) {
+	read_us(node_get(r->shape, KEY(path_rest_us)), &rest);
+	known = rest;
+	for (n = 0; n < PATHS_MAX; n++)
+		known = ns_add(known, rows[n].ns);
+	/* the file claims the impossible: nothing is known */
+	if (known > gap)
+		known = rest = 0;
+	for (n = 0; n < PATHS_MAX && known; n++) {
 		if (rows[n].ns > 0)
-			tally_add(&p->gaps, path_name(r, p, &rows[n]), rows[n].ns, 1);
+			path_add(r, p, &rows[n]);
 	}
-	if (read_us(node_get(r->shape, KEY(path_rest_us)), &ns))
-		tally_add(&p->gaps, model_name(r->m, "(others)"), ns, 1);
-	if (read_us(node_get(r->shape, KEY(path_unknown_us)), &ns))
-		tally_add(&p->gaps, model_name(r->m, "(unknown)"), ns, 1);
+	gap_add_rest(r, p, "(others)", rest);
+	gap_add_rest(r, p, "(unknown)", gap - known);
 }
 
 static void profile_read_step(struct profile_reader *r, struct process *p)
@@ -347,8 +393,8 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 		p->left_out[i] += step.left_out >> i & 1;
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
-	process_add_step(p, &step);
 	profile_read_gap(r, p);
+	process_add_step(p, &step);
 }
 
 static uint64_t count_value(const struct json_node *value)

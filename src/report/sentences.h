@@ -25,6 +25,9 @@ const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 /* A name of a model, printable and cut, in a buffer of the block; "" for 0. */
 #define NAME(m, name) text_printable((char[64]){ 0 }, 64, model_text(m, name))
 
+/* The same of a cause of a gap: a thread, a process, a system call and another thread. */
+#define GAP_NAME(m, name) text_printable((char[128]){ 0 }, 128, model_text(m, name))
+
 /* For %llu. */
 #define LLU(v) ((unsigned long long)(v))
 

@@ -238,20 +238,25 @@ static void page_put_tally(const struct page *page, const char *title, const str
 }
 
 #define GAP_ROWS_MAX 10
+/* A smaller share of the time of the steps is not worth the lines. */
+#define GAPS_LEAST 100
 
 /* Who caused the time between steps. */
-static void page_put_gaps(const struct page *page, const struct process *p)
+static void page_put_gaps(const struct page *page, const struct process *p, const struct summary *sum)
 {
-	int64_t total = 0, rest;
+	int64_t total = 0, steps = 0, rest;
 
 	for (size_t i = 0; i < p->gaps.len; i++)
 		total = ns_add(total, p->gaps.rows[i].ns);
-	if (!total)
+	list_for_each (phase, sum->phases, sum->n_phases)
+		steps = ns_add(steps, phase->total);
+	if (!total || total < steps / GAPS_LEAST)
 		return;
 	rest = total;
 	page_put(page, "\nBetween steps: %s in %llu gaps\n", DURATION(total), LLU(p->n_gaps));
 	list_for_each (row, p->gaps.rows, least_of(p->gaps.len, GAP_ROWS_MAX)) {
-		page_put(page, "  %5.1f %% %10s  %s\n", 100 * page_share(row->ns, total), DURATION(row->ns), NAME(page->m, row->name));
+		page_put(page, "  %5.1f %% %10s  %s\n", 100 * page_share(row->ns, total), DURATION(row->ns),
+			GAP_NAME(page->m, row->name));
 		rest -= row->ns;
 	}
 	if (p->gaps.len > GAP_ROWS_MAX)
@@ -305,7 +310,7 @@ static void page_put_process(const struct page *page, const struct process *p, c
 	if (p->steps.len) {
 		for (size_t i = 0; i < sum->n_phases; i++)
 			page_put_breakdown(page, &sum->phases[i]);
-		page_put_gaps(page, p);
+		page_put_gaps(page, p, sum);
 		list_for_each (gpu, p->gpu.list, p->gpu.n)
 			page_gpu(page, gpu);
 		page_counts(page, &p->counts);

@@ -29,6 +29,7 @@ test_planted() {
 	"$INFTRACE" report --json "$TMP/planted.jsonl" >"$TMP/report"
 	check "the report names other processes" grep -q 'upstream ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "and the one that read late" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
+	check "short processes are one cause" grep -q '"name":"gaps (other processes): cpu"' <("$INFTRACE" report --json "$TMP/planted.jsonl")
 }
 
 # The tracks have the same gaps: see check_gaps.py --track.

@@ -85,6 +85,71 @@ TEST(between_steps)
 		"    5.0 %    1.00 ms  (unknown)\n", "!\033[31m", "!\342\200\256");
 }
 
+/* Adds a step of `ms` after a gap of as many, and what is known of the gap. */
+static void add_gap(struct profile *p, int pid, int step, int ms, const char *path)
+{
+	char more[600];
+
+	snprintf(more, sizeof(more), ",\"gap_us\":%d000.000%s", ms, path);
+	add_step(p, pid, step, "decode", 1, 1000000 + 1000 * (2 * step * ms), 1000 * ms, "runnable", 0, more);
+}
+
+/* "N": its number */
+#define CAUSE(n, comm, pid, state, us) \
+	",\"path" n "_comm\":\"" comm "\",\"path" n "_tid\":" pid ",\"path" n "_pid\":" pid ",\"path" n "_state\":\"" state "\",\"path" n "_us\":" us
+
+/* Processes that took less than a hundredth are one row; each process of the profile has its own causes. */
+TEST(between_steps_processes)
+{
+	struct profile *p = profile_new();
+	char path[400];
+
+	for (int i = 0; i < 120; i++) {
+		snprintf(path, sizeof(path), CAUSE("1", "sh", "%d", "cpu", "6000.000") CAUSE("2", "db", "7", "blocked_io", "3000.000"), 5000 + i, 5000 + i);
+		add_gap(p, 1, i, 10, path);
+	}
+	/* of a process with more than that, whatever it did less often is its own, too */
+	add_gap(p, 1, 120, 10, CAUSE("1", "db", "7", "cpu", "10000.000"));
+	add_gap(p, 2, 0, 10, CAUSE("1", "db", "7", "cpu", "10000.000"));
+	PROFILE_SAYS(p, ARGV("-"),
+		"\nBetween steps: 1.21 s in 121 gaps\n   59.5 %     720 ms  sh (other processes): cpu\n   29.8 %     360 ms  db (7): blocked_io\n"
+		"    9.9 %     120 ms  (unknown)\n    0.8 %    10.0 ms  db (7): cpu\n\n",
+		"\nBetween steps: 10.0 ms in 1 gaps\n  100.0 %    10.0 ms  db (7): cpu\n\n");
+}
+
+/* Who ran on the CPU of a thread for most of its waits, of all together: neither of two with half of it. */
+TEST(between_steps_behind)
+{
+	struct profile *p = profile_new();
+
+#define BEHIND(by, tid, us) ",\"path1_behind\":\"" by "\",\"path1_behind_tid\":" tid ",\"path1_behind_us\":" us
+	add_gap(p, 1, 0, 10, CAUSE("1", "a", "1", "runnable", "9000.000") BEHIND("bash", "8", "2000.000"));
+	add_gap(p, 1, 1, 10, CAUSE("1", "a", "1", "runnable", "9000.000") BEHIND("bash", "9", "8000.000"));
+	add_gap(p, 1, 2, 10, CAUSE("1", "b", "1", "runnable", "10000.000") BEHIND("x", "8", "5000.000"));
+	add_gap(p, 1, 3, 10, CAUSE("1", "b", "1", "runnable", "10000.000") BEHIND("y", "9", "10000.000"));
+	add_gap(p, 1, 4, 10, CAUSE("1", "c", "1", "runnable", "10000.000") BEHIND("idle", "0", "9000.000"));
+	add_gap(p, 1, 5, 10, CAUSE("1", "d", "1", "runnable", "10000.000") BEHIND("cpu.max", "0", "9000.000"));
+	add_gap(p, 1, 6, 10, CAUSE("1", "e", "1", "runnable", "10000.000") BEHIND("up\\u001b[31m", "9", "9000.000"));
+	add_gap(p, 1, 7, 10, CAUSE("1", "f", "1", "runnable", "10000.000") BEHIND("z", "9", "11000.000"));
+	PROFILE_SAYS(p, ARGV("-"), "\nBetween steps: 80.0 ms in 8 gaps\n   25.0 %    20.0 ms  b: runnable\n   22.5 %    18.0 ms  a: runnable, mostly behind bash\n",
+		" c: runnable, mostly while its CPU was idle\n", " d: runnable, mostly held back by a CPU limit\n", " f: runnable\n", " e: runnable, mostly behind up",
+		"!\033[31m");
+}
+
+/* Gaps of less than a hundredth of the steps are not worth a section; parts of more than the gap are not believed. */
+TEST(between_steps_small)
+{
+	struct profile *p = profile_new();
+
+	add_step(p, 1, 0, "decode", 1, 1000, 1000000, "runnable", 0, ",\"gap_us\":9000.000,\"path1_comm\":\"a\",\"path1_state\":\"cpu\",\"path1_us\":9000.000");
+	PROFILE_SAYS(p, ARGV("-"), "!Between steps");
+	p = profile_new();
+	add_gap(p, 1, 0, 10, CAUSE("1", "a", "1", "cpu", "9000.000") CAUSE("2", "b", "1", "cpu", "9000.000"));
+	add_gap(p, 1, 1, 10, ",\"path1_comm\":1,\"path1_us\":\"x\",\"path_rest_us\":9223372036854775807.000");
+	add_gap(p, 1, 2, 10, CAUSE("1", "a", "1", "cpu", "9223372036854775807.000") CAUSE("2", "a", "1", "cpu", "9223372036854775807.000"));
+	PROFILE_SAYS(p, ARGV("-"), "\nBetween steps: 30.0 ms in 3 gaps\n  100.0 %    30.0 ms  (unknown)\n\n");
+}
+
 /* A fast prompt: no figure has an exponent. */
 TEST(test_rates)
 {
