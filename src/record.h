@@ -644,7 +644,8 @@ struct gap_segment {
 #define GAP_CAUSES_MAX 32
 #define GAP_SEGMENTS_MAX 256
 
-/* From the end of a context's step to the start of its next one; with REC_F_OPEN_START, to its first one. The causes, and what is beside them, sum to it. */
+/* From the end of a context's step to the start of its next one; with REC_F_OPEN_START, from the window's begin to its first one.
+ * The causes, with the others and the unknown time, sum to it. */
 struct rec_gap {
 	struct rec_hdr h; /* tid: the thread of the next step; id: its probe */
 	u64 context;

@@ -5,7 +5,7 @@
  * walks it back from the end of a wait to its cause: waits/way_back.h.
  *
  * Each CPU's logs are rings of 1 << shift entries, of which the newest are valid. Each has one writer, which interrupts
- * cannot hit. Entries that were overwritten before anybody asked for them are no loss until somebody does.
+ * cannot hit. When a ring is full the oldest entry is overwritten: a walk that gets there says that the rest is unknown.
  */
 #ifndef INFTRACE_WAIT_LOG_H
 #define INFTRACE_WAIT_LOG_H
@@ -34,7 +34,7 @@ struct ran {
 /* A wake-up of a task that is not a thread of the kernel. */
 struct wake {
 	u64 ns;
-	u32 tid, waker_tid;
+	u32 tid, waker_tid; /* the woken task, and the one that ran */
 	u16 call; /* the waker's; CALL_NONE: none */
 	u8 flags; /* WAKE_F_* */
 	u8 pad[5];
