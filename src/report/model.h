@@ -226,6 +226,8 @@ struct request {
 	uint32_t sequence;
 	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
 	uint32_t chunks;    /* parts of the answer on its socket */
+	uint32_t slots;     /* the most requests that its context worked on at a time; set by served_finish, as `full` */
+	int64_t full;       /* of its queue: the context worked on so many, one of them in this one's slot; 0: it did not wait for a slot */
 	uint32_t first_state, first_wait; /* indices into the process' states and waits */
 	uint16_t n_states;
 	uint16_t flags;

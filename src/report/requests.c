@@ -93,7 +93,8 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 		.context = s->context,
 		.tokens = s->n_tokens,
 		.number = s->number,
-		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE : PHASE_SHARED,
+		.phase = prefill ? PHASE_PREFILL : decode ? PHASE_DECODE
+							  : PHASE_SHARED,
 		.has_rows = has_rows, /* whether the preset describes them, readable or not */
 		.rows = {
 			.readable = !v[ROW_READ],
@@ -114,8 +115,7 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 void requests_find(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct request_summary *ret)
 {
-	static const struct step_requests_ops ops = { .step = requests_on_step, .token = requests_on_token, .mixed = request_leave_out,
-		.done = requests_on_done };
+	static const struct step_requests_ops ops = { .step = requests_on_step, .token = requests_on_token, .mixed = request_leave_out, .done = requests_on_done };
 	struct requests_finder f = { .rs = ret };
 	struct step_requests *q;
 	uint32_t *order, recording = 0;
@@ -173,6 +173,7 @@ static void sum_request(const struct process *p, const struct request *r, struct
 		return;
 	}
 	sum->parts_total = ns_add(sum->parts_total, r->total);
+	sum->full = ns_add(sum->full, r->full);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
 	list_for_each (s, p->served.states + r->first_state, r->n_states)
@@ -201,8 +202,7 @@ static void add_culprit(struct batch_summary *sum, struct idmap *by_number, cons
 	struct request_culprit *c;
 
 	if (i == sum->n_culprits)
-		*list_add(sum, culprits) = (struct request_culprit){ .number = wait->number, .recording = r->recording,
-			.sequence = wait->sequence };
+		*list_add(sum, culprits) = (struct request_culprit){ .number = wait->number, .recording = r->recording, .sequence = wait->sequence };
 	c = &sum->culprits[i];
 	c->ns = ns_add(c->ns, wait->ns);
 	c->victims++;
@@ -697,6 +697,120 @@ void slo_judge(const struct process *p, const struct slo *slo, struct slo_result
 	ret->time = ns_add(ret->time, end - start);
 }
 
+/* ---- who had the slots ---- */
+
+enum slot_change {
+	SLOT_FREED,
+	SLOT_WANTED,
+	SLOT_TAKEN,
+};
+
+struct slot_event {
+	int64_t at;
+	uint64_t context;
+	uint32_t recording, request; /* its index */
+	enum slot_change change;
+};
+
+ORDER(compare_slot_events, struct slot_event, RISING(recording), RISING(context), RISING(at), RISING(change))
+
+static bool has_slot(const struct request *r)
+{
+	return r->flags & REQUEST_PARTED && request_told_apart(r);
+}
+
+static int64_t slot_taken(const struct request *r)
+{
+	return ns_add(r->at, r->parts[TIME_QUEUED]);
+}
+
+static int64_t slot_freed(const struct request *r)
+{
+	return ns_add(r->at, r->total);
+}
+
+/* Takes the events of one context. */
+static void find_slots_of(struct served *s, const struct slot_event *events, size_t n)
+{
+	struct idmap freed = { 0 }; /* when each sequence was last */
+	uint32_t most = 0, taken = 0, last_freed;
+	int64_t full = 0;
+
+	list_for_each (e, events, n) {
+		taken += (uint32_t)((e->change == SLOT_TAKEN) - (e->change == SLOT_FREED));
+		most = taken > most ? taken : most;
+	}
+	taken = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct request *r = &s->requests[events[i].request];
+
+		if (taken == most)
+			full += events[i].at - events[i - 1].at;
+		if (events[i].change == SLOT_WANTED) {
+			r->slots = most;
+			r->full = -full;
+		} else if (events[i].change == SLOT_TAKEN) {
+			taken++;
+			r->full += full;
+			if (!idmap_get(&freed, r->sequence, &last_freed) || slot_freed(&s->requests[last_freed]) <= r->at)
+				r->full = 0;
+		} else {
+			taken--;
+			idmap_set(&freed, r->sequence, events[i].request);
+		}
+	}
+	idmap_free(&freed);
+}
+
+static void find_slots(struct served *s)
+{
+	struct slot_event *events = xcalloc(3 * s->len + 1, sizeof(*events)), e;
+	size_t n = 0, end;
+
+	for (size_t i = 0; i < s->len; i++) {
+		const struct request *r = &s->requests[i];
+
+		if (!has_slot(r) || slot_freed(r) <= slot_taken(r))
+			continue;
+		e = (struct slot_event){ r->at, r->context, r->recording, (uint32_t)i, SLOT_WANTED };
+		events[n++] = e;
+		e.at = slot_taken(r);
+		e.change = SLOT_TAKEN;
+		events[n++] = e;
+		e.at = slot_freed(r);
+		e.change = SLOT_FREED;
+		events[n++] = e;
+	}
+	list_sort(events, n, compare_slot_events);
+	for (size_t i = 0; i < n; i = end) {
+		for (end = i + 1; end < n && events[end].recording == events[i].recording && events[end].context == events[i].context;)
+			end++;
+		find_slots_of(s, &events[i], end - i);
+	}
+	free(events);
+}
+
+void slot_holders_find(const struct process *p, const struct request *r, struct slot_holders *ret)
+{
+	const int64_t from = r->at, to = slot_taken(r);
+
+	*ret = (struct slot_holders){ 0 };
+	for (size_t i = 0; i < p->served.len && p->served.requests[i].at < to; i++) {
+		const struct request *other = &p->served.requests[i];
+		int64_t taken = slot_taken(other), freed = slot_freed(other);
+		struct request_wait held = { .number = other->number, .sequence = other->sequence, .first = -1 };
+
+		if (other == r || !has_slot(other) || other->recording != r->recording || other->context != r->context)
+			continue;
+		ret->overtook += other->at > from && taken < to;
+		held.ns = (freed < to ? freed : to) - (taken > from ? taken : from);
+		if (held.ns <= 0)
+			continue;
+		ret->n++;
+		list_insert(ret->longest, ret->n_longest, SLOT_HOLDERS_MAX, ns, held);
+	}
+}
+
 /* ---- the requests of the lines of a profile ---- */
 
 const char *request_time_name(enum request_time part)
@@ -739,6 +853,7 @@ void served_finish(struct served *s, const struct recording_place *places, size_
 {
 	place_requests(s, places, n_places, end);
 	list_sort(s->requests, s->len, compare_requests);
+	find_slots(s);
 	list_for_each (r, s->requests, s->len) {
 		if (r->number)
 			idmap_set(&s->by_number, step_key(r->recording, r->number), (uint32_t)(r - s->requests));

@@ -90,6 +90,17 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 /* How long it waited for the rows of another request, within the time that the verdict is about; -1: unknown. */
 int64_t request_late_wait(const struct request *r, const struct request_wait *wait, enum request_late_kind kind);
 
+#define SLOT_HOLDERS_MAX 4
+
+/* Who had the slots of the context while a request was queued. */
+struct slot_holders {
+	uint32_t n, overtook; /* requests that had one; those that came later and were taken first */
+	uint32_t n_longest;
+	struct request_wait longest[SLOT_HOLDERS_MAX]; /* how long each had one meanwhile, the longest first */
+};
+
+void slot_holders_find(const struct process *p, const struct request *r, struct slot_holders *ret);
+
 /* ---- The requests in batches of a process, in numbers. ---- */
 
 /* Limits of TTFT and mean TPOT, in ns. 0: none. */
@@ -143,6 +154,7 @@ struct batch_summary {
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
 	struct percentiles tpot, total, queued; /* queued: only of requests that were */
 	uint64_t unjoined;                      /* of unparted: only their queue is unknown */
+	int64_t full;                           /* of the time in queues: all slots were taken */
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
 	LIST(struct request_late_ref, late);          /* the largest excess first */

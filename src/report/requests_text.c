@@ -80,6 +80,33 @@ static void text_add_waits(struct text *t, const struct process *p, const struct
 		text_add(t, " and %s for others", DURATION(others));
 }
 
+/* " (all 4 slots were taken, for 9.20 s; longest by requests 97, 98, 101 and 104, of 12; 7 later ones were taken first)" */
+static void text_add_slots(struct text *t, const struct process *p, const struct request *r)
+{
+	int64_t queued = r->parts[TIME_QUEUED];
+	struct slot_holders holders;
+
+	if ((double)r->full < WAIT_SHARE * (double)queued)
+		return;
+	slot_holders_find(p, r, &holders);
+	if (r->slots > 1)
+		text_add(t, " (all %u slots were taken", r->slots);
+	else
+		text_add(t, " (the only slot was taken");
+	if ((double)r->full < (1 - WAIT_SHARE) * (double)queued)
+		text_add(t, " for %s", DURATION(r->full));
+	text_add(t, holders.n > holders.n_longest ? ", longest by request%s" : " by request%s", holders.n_longest == 1 ? "" : "s");
+	for (unsigned int i = 0; i < holders.n_longest; i++)
+		text_add(t, "%s%u", !i ? " " : i + 1 < holders.n_longest ? ", "
+									 : " and ",
+			holders.longest[i].number);
+	if (holders.n > holders.n_longest)
+		text_add(t, " of %u", holders.n);
+	if (holders.overtook)
+		text_add(t, "; %u later one%s first", holders.overtook, holders.overtook == 1 ? " was taken" : "s were taken");
+	text_add(t, ")");
+}
+
 static void text_add_late_part(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
 	const struct request_late_part *part)
 {
@@ -94,6 +121,8 @@ static void text_add_late_part(struct text *t, const struct process *p, const st
 			DURATION(part->ns));
 	if (part->part == TIME_QUEUED && 2 * r->unread >= part->ns)
 		text_add(t, " (the server had not read it for %s)", DURATION(r->unread));
+	else if (part->part == TIME_QUEUED)
+		text_add_slots(t, p, r);
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
 		text_add(t, part->part == TIME_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
@@ -215,6 +244,8 @@ static void put_partition(const struct page *page, const struct batch_summary *s
 
 		page_part(page, part_words[order[i]], part, sum->parts_total, part / (int64_t)whole);
 		page_put(page, " ");
+		if (order[i] == TIME_QUEUED && page_share(sum->full, part) >= 0.01)
+			page_put(page, "all slots taken %.0f %%", 100 * page_share(sum->full, part));
 		for (size_t k = 0; k < shown && page_share(of[states[k]], part) >= 0.01; k++)
 			page_put(page, "%s%s %.0f %%", k ? ", " : "", words_state(states[k]), 100 * page_share(of[states[k]], part));
 		page_put(page, "\n");
@@ -285,6 +316,8 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		[REQUEST_LATE_ANSWER] = "answer",
 	};
 	const struct request_wait *waits = p->served.waits + r->first_wait;
+	struct slot_holders holders;
+	struct json_object *slots;
 
 	json_put_u64(o, "request", r->number);
 	json_put_u64(o, "recording", r->recording);
@@ -306,6 +339,19 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		if (part->state != STATE_NONE) {
 			json_put_text(one, "state", words_state(part->state));
 			json_put_us(one, "state_us", part->state_ns);
+		}
+	}
+	if (r->full) {
+		slots = json_put_object(o, "slots");
+		slot_holders_find(p, r, &holders);
+		json_put_u64(slots, "count", r->slots);
+		json_put_us(slots, "all_taken_us", r->full);
+		json_put_u64(slots, "requests", holders.n);
+		json_put_u64(slots, "later_taken_first", holders.overtook);
+		json_put_list (slots, "longest", one, held, holders.longest, holders.n_longest) {
+			json_put_u64(one, "request", held->number);
+			json_put_u64(one, "sequence", held->sequence);
+			json_put_us(one, "us", held->ns);
 		}
 	}
 	json_put_list (o, "waited_for", one, wait, waits, r->n_waits) {
@@ -410,6 +456,7 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
 	json_put_us(parts, "total", sum->parts_total);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		json_put_us(parts, request_time_name((enum request_time)i), sum->parts[i]);
+	json_put_us(o, "all_slots_taken_us", sum->full);
 	parts = json_put_object(o, "parts_states_us");
 	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;

@@ -80,6 +80,27 @@ TEST(test_late_first)
 		"  queued                          1     1.40 s");
 }
 
+/* Two slots: request 31 waits for both of them, and for 34, which came later and was taken first. */
+TEST(test_slots)
+{
+	struct profile *p = profile_new();
+
+	add_usual(p, 1);
+	LINE(p, .number = 30, .sequence = 0, .ts = 30000, .prompt = 500, .outputs = 1, .prefill = 1000);
+	LINE(p, .number = 32, .sequence = 1, .ts = 30000, .prompt = 500, .outputs = 1, .prefill = 3000);
+	LINE(p, .number = 31, .sequence = 0, .ts = 30200, .prompt = 500, .outputs = 1, .queued = 1800, .prefill = 100);
+	LINE(p, .number = 34, .sequence = 0, .ts = 30400, .prompt = 500, .outputs = 1, .queued = 600, .prefill = 900);
+	/* its slot was free all the time: something else was in the way */
+	LINE(p, .number = 35, .sequence = 3, .ts = 32200, .prompt = 500, .outputs = 1, .queued = 300, .prefill = 100);
+	PROFILE_SAYS(p, ARGV("-", "--slowest=20"),
+		"  request 31 (sequence 0, 500 prompt tokens), first token after 1.90 s instead of 100 ms: 1.80 s queued "
+		"(all 2 slots were taken by requests 32, 34 and 30; 1 later one was taken first)\n",
+		"  request 34 (sequence 0, 500 prompt tokens), first token after 1.50 s instead of 100 ms: "
+		"its own prefill took 900 ms instead of 100 ms; 600 ms queued (all 2 slots were taken by requests 30 and 32)\n",
+		"300 ms queued\n",
+		"all slots taken 8");
+}
+
 /* The wait is explained by its part after the first token. */
 TEST(test_late_tokens)
 {
