@@ -28,6 +28,12 @@ static void gap_causes_free(struct gap_causes *g)
 	idmap_free(&g->places);
 }
 
+static void gap_sum_free(struct gap_sum *g)
+{
+	gap_causes_free(&g->causes);
+	tally_free(&g->rows);
+}
+
 static void process_free(struct process *p)
 {
 	steps_free(&p->steps);
@@ -37,8 +43,8 @@ static void process_free(struct process *p)
 	free(p->grouped);
 	tally_free(&p->ops);
 	tally_free(&p->syscalls);
-	tally_free(&p->gaps);
-	gap_causes_free(&p->gap_causes);
+	gap_sum_free(&p->gaps);
+	gap_sum_free(&p->request_gaps);
 	idmap_free(&p->by_number);
 	free(p->calls);
 	free(p->served.requests);
@@ -258,17 +264,17 @@ static uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind)
 #define GAP_PROCESS_LEAST 100
 
 /* Sums the causes by name. */
-static void finish_gaps(struct model *m, struct process *p)
+static void finish_gaps(struct model *m, struct gap_sum *g)
 {
 	struct gap_causes merged = { 0 };
-	struct tally processes = { 0 }, *t = &p->gaps;
+	struct tally processes = { 0 }, *t = &g->rows;
 	int64_t total = 0;
 
-	list_for_each (c, p->gap_causes.list, p->gap_causes.n_list) {
+	list_for_each (c, g->causes.list, g->causes.n_list) {
 		tally_add(&processes, c->process, c->ns, c->count);
 		total = ns_add(total, c->ns);
 	}
-	list_for_each (c, p->gap_causes.list, p->gap_causes.n_list) {
+	list_for_each (c, g->causes.list, g->causes.n_list) {
 		if (c->process && tally_add(&processes, c->process, 0, 0)->ns < total / GAP_PROCESS_LEAST)
 			c->name = c->without_pid;
 		gap_causes_add(&merged, c);
@@ -284,6 +290,57 @@ static void finish_gaps(struct model *m, struct process *p)
 	tally_free(&processes);
 	gap_causes_free(&merged);
 	tally_sort(t);
+}
+
+struct interval {
+	int64_t from, to;
+	uint32_t recording;
+};
+
+ORDER(compare_intervals, struct interval, RISING(recording), RISING(from))
+
+/* When there were requests: sorted, and without overlaps. Returns their number. */
+static size_t find_busy(const struct served *s, struct interval *ret)
+{
+	size_t n = 0, out = 0;
+
+	list_for_each (e, s->exchanges, s->n_exchanges)
+		ret[n++] = (struct interval){ e->ts, ns_add(e->ts, e->total), e->recording };
+	list_for_each (r, s->requests, s->len)
+		ret[n++] = (struct interval){ r->ts, ns_add(r->ts, r->total), r->recording };
+	list_sort(ret, n, compare_intervals);
+	for (size_t i = 0; i < n; i++) {
+		struct interval *last = out ? &ret[out - 1] : NULL;
+
+		if (!last || last->recording != ret[i].recording || last->to < ret[i].from)
+			ret[out++] = ret[i];
+		else if (last->to < ret[i].to)
+			last->to = ret[i].to;
+	}
+	return out;
+}
+
+/* The time between steps while there was no request. */
+static int64_t idle_between(const struct process *p)
+{
+	const struct served *s = &p->served;
+	struct interval *busy = xcalloc(s->n_exchanges + s->len + 1, sizeof(*busy));
+	size_t n = s->n_exchanges ? find_busy(s, busy) : 0;
+	int64_t idle = 0;
+
+	for (size_t i = 0; n && i < p->steps.len; i++) {
+		const uint32_t recording = (uint32_t)steps_get(&p->steps, i, STEP_RECORDING);
+		const int64_t gap = steps_get(&p->steps, i, STEP_GAP), to = steps_get(&p->steps, i, STEP_TS), from = to - gap;
+
+		if (gap <= 0)
+			continue;
+		idle = ns_add(idle, gap);
+		for (size_t k = bisect(n, j, busy[j].recording < recording || (busy[j].recording == recording && busy[j].to <= from));
+			k < n && busy[k].recording == recording && busy[k].from < to; k++)
+			idle -= (busy[k].to < to ? busy[k].to : to) - (busy[k].from > from ? busy[k].from : from);
+	}
+	free(busy);
+	return idle;
 }
 
 static int compare_steps(const void *a, const void *b, void *arg)
@@ -417,7 +474,9 @@ void model_finish(struct model *m)
 		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
-		finish_gaps(m, p);
+		finish_gaps(m, &p->gaps);
+		finish_gaps(m, &p->request_gaps);
+		p->idle = idle_between(p);
 	}
 	list_for_each (f, m->families, m->n_families) {
 		tally_sort(&f->stages);

@@ -400,6 +400,13 @@ struct gap_causes {
 	struct idmap places;
 };
 
+/* Time in which no step ran, and who caused it. */
+struct gap_sum {
+	struct gap_causes causes;
+	struct tally rows; /* of text; the count is of gaps, or of requests. Set by model_finish */
+	uint64_t n;        /* gaps, or requests */
+};
+
 struct process {
 	uint32_t pid;
 	uint32_t origin; /* a name that tells equal pids of several machines apart */
@@ -419,9 +426,9 @@ struct process {
 	uint64_t stand_ins; /* steps that stand in for those of the engine */
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
-	struct gap_causes gap_causes;
-	struct tally gaps; /* who caused the time between steps; rows of text, the count is of gaps. Set by model_finish */
-	uint64_t n_gaps;
+	struct gap_sum gaps;         /* between steps */
+	struct gap_sum request_gaps; /* the same as requests had it: queued and between their steps */
+	int64_t idle;                /* between steps, while there was no request; 0 if these are not known. Set by model_finish */
 	LIST(struct call, calls); /* after model_finish: sorted by time */
 	struct served served; /* requests, from lines of the profile */
 	struct stack_times stacks;

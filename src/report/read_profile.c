@@ -318,7 +318,7 @@ static uint32_t path_behind(struct model *m, const struct path_row *row)
 	return model_name(m, text);
 }
 
-static void path_add(struct profile_reader *r, struct process *p, const struct path_row *row)
+static void path_add(struct profile_reader *r, const struct process *p, struct gap_causes *to, const struct path_row *row)
 {
 	struct gap_cause c = { .ns = row->ns, .behind_ns = row->behind_ns, .count = 1 };
 	char of[32] = "", process[80];
@@ -331,27 +331,26 @@ static void path_add(struct profile_reader *r, struct process *p, const struct p
 	}
 	c.name = path_name(r->m, row, of);
 	c.behind = path_behind(r->m, row);
-	gap_causes_add(&p->gap_causes, &c);
+	gap_causes_add(to, &c);
 }
 
-static void gap_add_rest(struct profile_reader *r, struct process *p, const char *name, int64_t ns)
+static void path_add_rest(struct profile_reader *r, struct gap_causes *to, const char *name, int64_t ns)
 {
 	const struct gap_cause c = { .name = model_name(r->m, name), .ns = ns, .count = 1 };
 
 	if (ns > 0)
-		gap_causes_add(&p->gap_causes, &c);
+		gap_causes_add(to, &c);
 }
 
-static void profile_read_gap(struct profile_reader *r, struct process *p)
+/* Adds who caused `gap`, the time in which no step ran, by a line of a step or a request. */
+static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to)
 {
 	struct path_row rows[PATHS_MAX] = {};
-	int64_t gap, rest = 0, known;
+	int64_t rest = 0, known;
 	unsigned int hint = 0;
 	uint32_t n;
 
-	if (!read_us(node_get(r->shape, KEY(gap_us)), &gap))
-		return;
-	p->n_gaps++;
+	to->n++;
 	json_for_each (value, r->shape) {
 		const char *name = profile_key_numbered(value->key, "path", &n);
 		const struct read_key *key = name && n - 1 < PATHS_MAX ? KEY_FIND(path_keys, name, &hint) : NULL;
@@ -368,16 +367,17 @@ static void profile_read_gap(struct profile_reader *r, struct process *p)
 		known = rest = 0;
 	for (n = 0; n < PATHS_MAX && known; n++) {
 		if (rows[n].ns > 0)
-			path_add(r, p, &rows[n]);
+			path_add(r, p, &to->causes, &rows[n]);
 	}
-	gap_add_rest(r, p, "(others)", rest);
-	gap_add_rest(r, p, "(unknown)", gap - known);
+	path_add_rest(r, &to->causes, "(others)", rest);
+	path_add_rest(r, &to->causes, "(unknown)", gap - known);
 }
 
 static void profile_read_step(struct profile_reader *r, struct process *p)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
+	int64_t gap;
 
 	if (!step_shape(r, &step, &rows) || !step_stages(r, &step))
 		return;
@@ -393,7 +393,8 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 		p->left_out[i] += step.left_out >> i & 1;
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
-	profile_read_gap(r, p);
+	if (read_us(node_get(r->shape, KEY(gap_us)), &gap))
+		profile_read_path(r, p, gap, &p->gaps);
 	process_add_step(p, &step);
 }
 
@@ -699,6 +700,7 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 	bool socket = kind && !strcmp(kind, "socket");
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct served *s = &p->served;
+	int64_t behind = 0;
 	struct request r;
 	char printable[64];
 
@@ -728,6 +730,9 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 			waits[i].first = 0;
 	}
 	served_add_request(s, &r, waits);
+	read_us(node_get(reader->stages, KEY(behind_others)), &behind);
+	if (r.flags & REQUEST_PARTED && (node_get(reader->shape, "path1_us") || node_get(reader->shape, KEY(path_unknown_us))))
+		profile_read_path(reader, p, r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps);
 	if (r.flags & REQUEST_JOINED)
 		served_add_exchange(s, &r, reader->shape, false);
 }

@@ -434,8 +434,12 @@ static void json_put_process(const struct page *page, struct json_object *o, con
 	json_put_code(page, o, &sum->code);
 	json_put_tally(page, o, "operators", &p->ops);
 	json_put_tally(page, o, "syscalls", &p->syscalls);
-	if (p->gaps.len)
-		json_put_tally(page, o, "between_steps", &p->gaps);
+	if (p->gaps.rows.len)
+		json_put_tally(page, o, "between_steps", &p->gaps.rows);
+	if (p->idle)
+		json_put_us(o, "between_steps_idle_us", p->idle);
+	if (p->request_gaps.rows.len)
+		json_put_tally(page, o, "requests_without_step", &p->request_gaps.rows);
 	put_request_counts(o, &sum->requests);
 	json_put_requests(page, o, p, &sum->batches);
 	json_put_process_totals(o, p);

@@ -241,26 +241,47 @@ static void page_put_tally(const struct page *page, const char *title, const str
 /* A smaller share of the time of the steps is not worth the lines. */
 #define GAPS_LEAST 100
 
-/* Who caused the time between steps. */
-static void page_put_gaps(const struct page *page, const struct process *p, const struct summary *sum)
+static int64_t gaps_total(const struct gap_sum *g)
 {
-	int64_t total = 0, steps = 0, rest;
+	int64_t total = 0;
 
-	for (size_t i = 0; i < p->gaps.len; i++)
-		total = ns_add(total, p->gaps.rows[i].ns);
-	list_for_each (phase, sum->phases, sum->n_phases)
-		steps = ns_add(steps, phase->total);
-	if (!total || total < steps / GAPS_LEAST)
-		return;
-	rest = total;
-	page_put(page, "\nBetween steps: %s in %llu gaps\n", DURATION(total), LLU(p->n_gaps));
-	list_for_each (row, p->gaps.rows, least_of(p->gaps.len, GAP_ROWS_MAX)) {
+	list_for_each (row, g->rows.rows, g->rows.len)
+		total = ns_add(total, row->ns);
+	return total;
+}
+
+static void page_put_gap_rows(const struct page *page, const struct tally *t, int64_t total)
+{
+	int64_t rest = total;
+
+	list_for_each (row, t->rows, least_of(t->len, GAP_ROWS_MAX)) {
 		page_put(page, "  %5.1f %% %10s  %s\n", 100 * page_share(row->ns, total), DURATION(row->ns),
 			GAP_NAME(page->m, row->name));
 		rest -= row->ns;
 	}
-	if (p->gaps.len > GAP_ROWS_MAX)
-		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), p->gaps.len - GAP_ROWS_MAX);
+	if (t->len > GAP_ROWS_MAX)
+		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), t->len - GAP_ROWS_MAX);
+}
+
+/* Who caused the time in which no step ran: of requests, and between steps. */
+static void page_put_gaps(const struct page *page, const struct process *p, const struct summary *sum)
+{
+	int64_t total = gaps_total(&p->request_gaps), steps = 0;
+
+	if (total && total >= sum->batches.parts_total / GAPS_LEAST) {
+		page_put(page, "\nRequests spent %s without a step of their context, waiting for\n", DURATION(total));
+		page_put_gap_rows(page, &p->request_gaps.rows, total);
+	}
+	total = gaps_total(&p->gaps);
+	list_for_each (phase, sum->phases, sum->n_phases)
+		steps = ns_add(steps, phase->total);
+	if (!total || total < steps / GAPS_LEAST)
+		return;
+	page_put(page, "\nBetween steps: %s in %llu gaps", DURATION(total), LLU(p->gaps.n));
+	if (p->idle)
+		page_put(page, "; during %s of it there was no request", DURATION(p->idle));
+	page_put(page, "\n");
+	page_put_gap_rows(page, &p->gaps.rows, total);
 }
 
 /* Totals of the process, in steps and between them. */

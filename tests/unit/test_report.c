@@ -136,6 +136,27 @@ TEST(between_steps_behind)
 		"!\033[31m");
 }
 
+/* The same as requests had it; and of the time between steps, what was not wanted by anybody. */
+TEST(requests_without_step)
+{
+	struct profile *p = profile_new();
+	static const char request[] = "{\"event\":\"request_prof\"," HEAD ",\"shape\":{\"pid\":1,\"source_kind\":\"sequence\",\"number\":%d,"
+				      "\"sequence\":0,\"ts_us\":%d.000,\"output_tokens\":1,\"steps\":1,\"joined\":true%s},"
+				      "\"stage_us\":{\"total\":40000.000,\"queued\":30000.000,\"behind_others\":5000.000,\"own_prefill\":10000.000,"
+				      "\"own_decode\":0.000,\"others\":0.000,\"between\":0.000,\"ttft\":10000.000,\"ttft_others\":0.000,\"ttft_between\":0.000}}\n";
+
+	add_step(p, 1, 0, "prefill", 1, 130000, 10000, "runnable", 0, "");
+	add_step(p, 1, 1, "prefill", 1, 230000, 10000, "runnable", 0, ",\"gap_us\":90000.000" CAUSE("1", "main", "1", "cpu", "90000.000"));
+	fprintf(p->out, request, 1, 100000, CAUSE("1", "main", "1", "cpu", "20000.000") ",\"path_unknown_us\":5000.000");
+	fprintf(p->out, request, 2, 200000, CAUSE("1", "main", "1", "cpu", "20000.000") ",\"path_rest_us\":5000.000");
+	/* from before lines had paths */
+	fprintf(p->out, request, 3, 300000, "");
+	PROFILE_SAYS(p, ARGV("-"),
+		"\nRequests spent 50.0 ms without a step of their context, waiting for\n   80.0 %    40.0 ms  main: cpu\n"
+		"   10.0 %    5.00 ms  (",
+		"\nBetween steps: 90.0 ms in 1 gaps; during 60.0 ms of it there was no request\n  100.0 %    90.0 ms  main: cpu\n");
+}
+
 /* Gaps of less than a hundredth of the steps are not worth a section; parts of more than the gap are not believed. */
 TEST(between_steps_small)
 {
