@@ -15,6 +15,7 @@ struct page {
 	uint32_t slowest;
 	FILE *out;
 	bool utf8;
+	bool brief; /* what fits a screen */
 };
 
 /* ---- on a terminal ---- */

@@ -101,6 +101,9 @@ bool report_empty(const struct report *r);
 /* For a terminal of 80 columns; slowest: how many slow steps to show. */
 void report_text(const struct report *r, uint32_t slowest, FILE *out);
 
+/* What fits a screen of that. */
+void report_brief(const struct report *r, FILE *out);
+
 /* Writes one object; all_steps adds the verdict on each step. */
 void report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
 

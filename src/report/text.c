@@ -13,6 +13,7 @@
 #define ROWS_MAX 15 /* of operators, and of system calls */
 #define CAUSES_SHOWN 8
 #define CALLS_SHOWN 8
+#define BRIEF_SLOWEST 3
 
 void page_put(const struct page *page, const char *fmt, ...)
 {
@@ -337,6 +338,8 @@ static void page_put_process(const struct page *page, const struct process *p, c
 		page_counts(page, &p->counts);
 		page_put_slowest(page, p, sum);
 	}
+	if (page->brief)
+		return;
 	page_code(page, &sum->code);
 	page_put_tally(page, "Operators", &p->ops);
 	page_put_tally(page, "System calls", &p->syscalls);
@@ -408,6 +411,17 @@ static void page_put_triggers(const struct page *page)
 		if (!told)
 			page_put(page, "Trigger: %s\n\n", text_printable((char[160]){ 0 }, 160, model_text(m, trigger)));
 	}
+}
+
+void report_brief(const struct report *r, FILE *out)
+{
+	const struct page page = { .m = &r->model, .out = out, .slowest = BRIEF_SLOWEST, .utf8 = terminal_is_utf8(), .brief = true };
+
+	for (size_t i = 0; i < r->model.n_processes; i++) {
+		if (!process_empty(r->model.processes[i]))
+			page_put_process(&page, r->model.processes[i], &r->summaries[i]);
+	}
+	page_put_loss(&page, r);
 }
 
 void report_text(const struct report *r, uint32_t slowest, FILE *out)

@@ -421,3 +421,48 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
 }
+
+bool last_run_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, struct last_run *ret)
+{
+	struct run r;
+
+	w->since_ns = since_ns;
+	if (!find_run(w, tid, now_ns, logs_begin(w), &r))
+		return false;
+	*ret = (struct last_run){ r.end_ns, r.entry->state, r.entry->call };
+	return logs_kept(w);
+}
+
+#define WAKERS_MAX 32 /* others are not counted: a most frequent one is among the first in all likelihood */
+
+void frequent_waker_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, struct frequent_waker *ret)
+{
+	struct frequent_waker wakers[WAKERS_MAX] = {};
+	size_t n = 0;
+
+	*ret = (struct frequent_waker){};
+	w->since_ns = since_ns;
+	logs_begin(w);
+	for (unsigned int cpu = 0; cpu < w->log.cpus; cpu++) {
+		const struct entries *e = &w->cpu[cpu].wakes;
+
+		for (uint64_t i = e->first; i < e->head; i++) {
+			const struct wake *k = wake_of(w, cpu, i);
+			size_t at = 0;
+
+			if (k->tid != tid || k->ns < since_ns || !leads_on(k, tid, ST_BLOCKED_POLL))
+				continue;
+			ret->of++;
+			while (at < n && wakers[at].tid != k->waker_tid)
+				at++;
+			if (at == WAKERS_MAX)
+				continue;
+			n += at == n;
+			wakers[at].tid = k->waker_tid;
+			if (++wakers[at].wakes > ret->wakes) {
+				ret->tid = k->waker_tid;
+				ret->wakes = wakers[at].wakes;
+			}
+		}
+	}
+}

@@ -42,4 +42,22 @@ struct way {
  * the rest is unknown. Quick if the times of successive calls are near each other. */
 void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
 
+/* What a thread did last. */
+struct last_run {
+	uint64_t end_ns; /* it left the CPU; UINT64_MAX: it runs */
+	uint8_t state;   /* enum time_state since then */
+	uint16_t call;   /* CALL_NONE: none */
+};
+
+/* False: it has not run since since_ns, or the logs do not reach back. */
+bool last_run_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, struct last_run *ret);
+
+/* Who woke a thread most often, other than an interrupt or a thread of the kernel. */
+struct frequent_waker {
+	uint32_t tid; /* 0: nobody */
+	uint64_t wakes, of; /* by it; by all threads */
+};
+
+void frequent_waker_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, struct frequent_waker *ret);
+
 #endif

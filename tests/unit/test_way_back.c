@@ -230,4 +230,39 @@ TEST_WITH(circles, set_up, NULL)
 	way_is(10, 0, 100, 700, "10 cpu 100, 10 runnable <0 100, 0 ? 400");
 }
 
+/* What threads do now, and who wakes them. */
+TEST_WITH(now, set_up, NULL)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	struct frequent_waker often;
+	struct last_run last;
+
+	ran(0, 11, 100, ST_BLOCKED_FUTEX)->call = SYS_futex;
+	runs(0, 12);
+	woke(0, 110, 12, 11);
+	ran(1, 0, 115, ST_RUNNABLE);
+	ran(1, 11, 200, ST_BLOCKED_POLL)->call = SYS_poll;
+	runs(1, 0);
+	for (unsigned int i = 0; i < 5; i++)
+		woke(1, 120 + i, i % 2 ? 12 : 13, 11);
+	woke(1, 130, 13, 21);
+	woke(1, 131, 12, 11)->flags = WAKE_F_IRQ;
+	woke(1, 132, 11, 11);
+	assert_true(last_run_find(w, 11, 10 * US, 300 * US, &last));
+	assert_int_equal(last.end_ns, 200 * US);
+	assert_int_equal(last.state, ST_BLOCKED_POLL);
+	assert_int_equal(last.call, SYS_poll);
+	assert_true(last_run_find(w, 12, 10 * US, 300 * US, &last));
+	assert_true(last.end_ns == UINT64_MAX);
+	assert_false(last_run_find(w, 14, 10 * US, 300 * US, &last));
+	frequent_waker_find(w, 11, 10 * US, &often);
+	assert_int_equal(often.wakes, 3);
+	assert_int_equal(often.of, 6);
+	frequent_waker_find(w, 11, 123 * US, &often);
+	assert_int_equal(often.of, 2);
+	frequent_waker_find(w, 14, 10 * US, &often);
+	assert_int_equal(often.tid, 0);
+	wait_walker_free(w);
+}
+
 RUN_TESTS(NULL, NULL)
