@@ -17,6 +17,7 @@ struct main_command {
 static const struct main_command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
 	{ "top", cmd_top, "live in the terminal: rates, time per state, slow steps" },
+	{ "why", cmd_why, "what an engine does, or waits for, now" },
 	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
 	{ "export", cmd_export, "samples of a trace or profile for flame graph tools" },
 	{ "link", cmd_link, "several traces, also Kineto's and those of other hosts, on one timeline" },

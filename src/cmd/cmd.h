@@ -34,6 +34,7 @@ int cmd_flush(const char *what);
 /* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
 int cmd_record(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_why(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_link(int argc, char **argv);

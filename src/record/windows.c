@@ -675,7 +675,7 @@ static void windows_add_file(const char *name, uint64_t bytes, void *arg)
 	left_files_add(&w->files, name, bytes);
 	if (w->files.n > FILES_NAMED)
 		w->unnamed_bytes += bytes;
-	(record_by_time(w->o) || w->files.n > FILES_NAMED ? log_debug : log_info)("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
+	(record_by_time(w->o) || w->o->view || w->files.n > FILES_NAMED ? log_debug : log_info)("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
 static int windows_close_window(struct windows *w, const char *why)
