@@ -251,8 +251,7 @@ void gap_causes_add(struct gap_causes *g, const struct gap_cause *cause)
 	g->list[i].count += cause->count;
 }
 
-/* Interns "NAME, mostly behind x"; `behind` is a text. */
-static uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind)
+uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind)
 {
 	char text[256];
 

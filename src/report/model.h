@@ -29,6 +29,12 @@ struct stall_info {
 	uint8_t state;       /* STATE_NONE: none */
 };
 
+/* The largest cause of a time in which no step ran. */
+struct largest_cause {
+	uint32_t name; /* a text; 0: unknown */
+	int64_t ns;
+};
+
 struct step {
 	int64_t ts; /* from the start of the recording */
 	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
@@ -53,6 +59,7 @@ struct step {
 	uint64_t rows[ROW_VALUES]; /* 1 + the value that describes its rows (docs/engines.md); 0: unknown */
 	uint32_t left_out; /* 1 << enum shed_part, by --budget; the time of barriers left out counts as CPU */
 	bool unfinished, began_before;
+	struct largest_cause gap_by; /* of the gap before it */
 	uint32_t stand_in; /* the function that stands in for the engine's step; 0: none. Kept only as a count of the process */
 	int64_t tracer; /* the recorder's overhead; -1: unknown. Kept only as a sum of the process */
 };
@@ -99,6 +106,8 @@ struct step {
 	F(AT, at)                                                       \
 	F(TOTAL, total)                                                 \
 	F(GAP, gap)                                                     \
+	F(GAP_BY, gap_by.name)                                          \
+	F(GAP_BY_NS, gap_by.ns)                                         \
 	A(OWN, own, STATES)                                             \
 	A(WORKERS, workers, STATES)                                     \
 	F(WORKERS_TOTAL, workers_total)                                 \
@@ -220,6 +229,7 @@ struct request {
 	int64_t parts[TIME_PARTS];
 	int64_t first_others, first_between; /* time of these parts before the first token; -1: unknown */
 	int64_t waited_others;               /* waiting for requests that are not among its waits */
+	struct largest_cause gap_by; /* of its queue and the time between its steps */
 	uint64_t context;
 	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */
@@ -556,6 +566,8 @@ void process_add_behind(struct process *p, struct step *step, const struct behin
 void process_add_ops(struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n);
 
 void gap_causes_add(struct gap_causes *g, const struct gap_cause *cause);
+/* Interns "NAME, mostly behind x"; `behind` is a text. */
+uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind);
 
 /* The family of an event and a source; NULL: there are FAMILIES_MAX others. */
 struct foreign_family *model_family(struct model *m, const char *event, const char *source);

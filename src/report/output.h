@@ -88,7 +88,7 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
  * sentence}}, in milliseconds; the first is at 0. Of many requests only the slowest and a selection of the others.
  * Nothing without any.
  */
-void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum);
+void json_put_requests_plot(struct json_object *o, const struct model *m, const struct process *p, const struct batch_summary *sum);
 
 /*
  * "plot": {"phase": NAME, "rows": [[t, steps, p25, p50, p75], ...], "slow": [{t, y, state, text}, ...], "dt": width,

@@ -318,7 +318,8 @@ static uint32_t path_behind(struct model *m, const struct path_row *row)
 	return model_name(m, text);
 }
 
-static void path_add(struct profile_reader *r, const struct process *p, struct gap_causes *to, const struct path_row *row)
+static void path_add(struct profile_reader *r, const struct process *p, struct gap_causes *to, const struct path_row *row,
+	struct largest_cause *ret)
 {
 	struct gap_cause c = { .ns = row->ns, .behind_ns = row->behind_ns, .count = 1 };
 	char of[32] = "", process[80];
@@ -332,6 +333,10 @@ static void path_add(struct profile_reader *r, const struct process *p, struct g
 	c.name = path_name(r->m, row, of);
 	c.behind = path_behind(r->m, row);
 	gap_causes_add(to, &c);
+	if (row->ns <= ret->ns)
+		return;
+	ret->ns = row->ns;
+	ret->name = c.behind && c.behind_ns > c.ns / 2 ? gap_name(r->m, c.name, c.behind) : c.name;
 }
 
 static void path_add_rest(struct profile_reader *r, struct gap_causes *to, const char *name, int64_t ns)
@@ -343,7 +348,7 @@ static void path_add_rest(struct profile_reader *r, struct gap_causes *to, const
 }
 
 /* Adds who caused `gap`, the time in which no step ran, by a line of a step or a request. */
-static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to)
+static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to, struct largest_cause *ret)
 {
 	struct path_row rows[PATHS_MAX] = {};
 	int64_t rest = 0, known;
@@ -367,7 +372,7 @@ static void profile_read_path(struct profile_reader *r, const struct process *p,
 		known = rest = 0;
 	for (n = 0; n < PATHS_MAX && known; n++) {
 		if (rows[n].ns > 0)
-			path_add(r, p, &to->causes, &rows[n]);
+			path_add(r, p, &to->causes, &rows[n], ret);
 	}
 	path_add_rest(r, &to->causes, "(others)", rest);
 	path_add_rest(r, &to->causes, "(unknown)", gap - known);
@@ -394,7 +399,7 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	if (read_us(node_get(r->shape, KEY(gap_us)), &gap))
-		profile_read_path(r, p, gap, &p->gaps);
+		profile_read_path(r, p, gap, &p->gaps, &step.gap_by);
 	process_add_step(p, &step);
 }
 
@@ -732,7 +737,8 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 	served_add_request(s, &r, waits);
 	read_us(node_get(reader->stages, KEY(behind_others)), &behind);
 	if (r.flags & REQUEST_PARTED && (node_get(reader->shape, "path1_us") || node_get(reader->shape, KEY(path_unknown_us))))
-		profile_read_path(reader, p, r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps);
+		profile_read_path(reader, p, r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps,
+			&s->requests[s->len - 1].gap_by);
 	if (r.flags & REQUEST_JOINED)
 		served_add_exchange(s, &r, reader->shape, false);
 }

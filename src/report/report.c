@@ -240,6 +240,9 @@ static void put_gap(const struct page *page, struct json_object *o, const struct
 	json_put_name(page, o, "call", slow->call);
 	if (slow->call)
 		json_put_us(o, "call_us", slow->call_ns);
+	json_put_name(page, o, "by", s->gap_by.name);
+	if (s->gap_by.name)
+		json_put_us(o, "by_us", s->gap_by.ns);
 }
 
 /* The slow steps, and the slow gaps between steps: the slowest first. */
@@ -493,7 +496,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest, bool
 		if (!plots)
 			continue;
 		json_put_plot(page, one, p, sum);
-		json_put_requests_plot(one, p, &sum->batches);
+		json_put_requests_plot(one, page->m, p, &sum->batches);
 		json_put_flames(page, one, p, &sum->code);
 	}
 	json_put_stragglers(page, o, &r->stragglers);

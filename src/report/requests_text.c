@@ -107,8 +107,18 @@ static void text_add_slots(struct text *t, const struct process *p, const struct
 	text_add(t, ")");
 }
 
-static void text_add_late_part(struct text *t, const struct process *p, const struct request *r, enum request_late_kind kind,
-	const struct request_late_part *part)
+/* The largest cause of the time in which no step ran, if surely most of this part is its: it is that of the whole queue and of
+ * all time between the steps. */
+static void text_add_gap_cause(struct text *t, const struct model *m, const struct request *r, const struct request_late_part *part)
+{
+	int64_t rest = ns_add(r->parts[TIME_QUEUED], r->parts[TIME_BETWEEN]) - part->ns;
+
+	if (r->gap_by.name && r->gap_by.ns - rest > part->ns / 2)
+		text_add(t, ", mostly by `%s`", GAP_NAME(m, r->gap_by.name));
+}
+
+static void text_add_late_part(struct text *t, const struct model *m, const struct process *p, const struct request *r,
+	enum request_late_kind kind, const struct request_late_part *part)
 {
 	char phrase[PHRASE_MAX];
 
@@ -123,6 +133,8 @@ static void text_add_late_part(struct text *t, const struct process *p, const st
 		text_add(t, " (the server had not read it for %s)", DURATION(r->unread));
 	else if (part->part == TIME_QUEUED)
 		text_add_slots(t, p, r);
+	if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)
+		text_add_gap_cause(t, m, r, part);
 	if ((double)part->typical >= TYPICAL_SHARE * (double)part->ns)
 		text_add(t, part->part == TIME_OTHERS ? " (typical: %s)" : " instead of %s", DURATION(part->typical));
 	if (part->state != STATE_NONE)
@@ -131,8 +143,8 @@ static void text_add_late_part(struct text *t, const struct process *p, const st
 
 /* One printable sentence: "request 17 (sequence 3, 512 prompt tokens), first token after 1.90 s instead of 240 ms:
  * 1.40 s queued; 310 ms for request 21 (2048 prompt tokens)". Returns buf. */
-static const char *straggler_sentence(const struct process *p, const struct request *r, const struct request_late *late,
-	char buf[SENTENCE_MAX])
+static const char *straggler_sentence(const struct model *m, const struct process *p, const struct request *r,
+	const struct request_late *late, char buf[SENTENCE_MAX])
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
 		[REQUEST_LATE_FIRST] = ", first token after %s",
@@ -157,7 +169,7 @@ static const char *straggler_sentence(const struct process *p, const struct requ
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
 		text_add(&t, i ? "; " : ": ");
-		text_add_late_part(&t, p, r, late->kind, &late->parts[i]);
+		text_add_late_part(&t, m, p, r, late->kind, &late->parts[i]);
 	}
 	return buf;
 }
@@ -292,7 +304,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 		const struct request *r = &p->served.requests[ref->request];
 
 		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
-			page_put(page, "  %s\n", straggler_sentence(p, r, &late, SENTENCE));
+			page_put(page, "  %s\n", straggler_sentence(page->m, p, r, &late, SENTENCE));
 	}
 	if (sum->n_culprits)
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
@@ -306,7 +318,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 
 /* ---- as JSON ---- */
 
-static void put_late(struct json_object *o, const struct process *p, const struct request *r,
+static void put_late(struct json_object *o, const struct model *m, const struct process *p, const struct request *r,
 	const struct request_late *late)
 {
 	static const char *const kinds[REQUEST_LATE_KINDS] = {
@@ -362,7 +374,7 @@ static void put_late(struct json_object *o, const struct process *p, const struc
 		if (wait->first >= 0)
 			json_put_us(one, "ttft_us", wait->first);
 	}
-	json_put_text(o, "text", straggler_sentence(p, r, late, SENTENCE));
+	json_put_text(o, "text", straggler_sentence(m, p, r, late, SENTENCE));
 }
 
 /* Who was late, for whom, and how many sequences were in a step. */
@@ -376,7 +388,7 @@ static void put_lists(const struct page *page, struct json_object *o, const stru
 		const struct request *r = &p->served.requests[ref->request];
 
 		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
-			put_late(json_put_object(array, NULL), p, r, &late);
+			put_late(json_put_object(array, NULL), page->m, p, r, &late);
 	}
 	json_put_list (o, "waited_for", one, c, sum->culprits, least_of(sum->n_culprits, page->slowest)) {
 		json_put_u64(one, "request", c->number);
@@ -510,7 +522,7 @@ static void plot_choose_requests(const struct process *p, const struct batch_sum
 		chosen[i * n / room] = true;
 }
 
-void json_put_requests_plot(struct json_object *o, const struct process *p, const struct batch_summary *sum)
+void json_put_requests_plot(struct json_object *o, const struct model *m, const struct process *p, const struct batch_summary *sum)
 {
 	struct json_object *rows, *parts, *texts;
 	struct request_late late;
@@ -542,7 +554,7 @@ void json_put_requests_plot(struct json_object *o, const struct process *p, cons
 
 		snprintf(key, sizeof(key), "%u", places[ref->request]);
 		if (!json_object_object_get_ex(texts, key, NULL) && request_late_find(p, &sum->typicals, r, ref->kind, &late))
-			json_put_text(texts, key, straggler_sentence(p, r, &late, SENTENCE));
+			json_put_text(texts, key, straggler_sentence(m, p, r, &late, SENTENCE));
 	}
 	free(chosen);
 	free(places);

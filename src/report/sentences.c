@@ -310,6 +310,8 @@ const char *words_slow(const struct model *m, const struct process *p, const str
 			text_add(&t, ", %s of it in ", DURATION(slow->call_ns));
 			text_add_name(&t, m, slow->call);
 		}
+		if (s->gap_by.name)
+			text_add(&t, ", %s of it by `%s`", DURATION(s->gap_by.ns), GAP_NAME(m, s->gap_by.name));
 		return buf;
 	}
 	text_add_step(&t, m, p, s);

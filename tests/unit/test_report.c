@@ -157,6 +157,28 @@ TEST(requests_without_step)
 		"\nBetween steps: 90.0 ms in 1 gaps; during 60.0 ms of it there was no request\n  100.0 %    90.0 ms  main: cpu\n");
 }
 
+/* The largest cause is in the sentence about a gap that is longer than the others. */
+TEST(between_steps_slow)
+{
+	struct profile *p = profile_new();
+	int ts = 0;
+
+	for (int i = 0; i < 20; i++, ts += 1000) {
+		const char *path = CAUSE("1", "main", "1", "cpu", "1000.000");
+
+		ts += i == 12 ? 40000 : 1000;
+		if (i == 12)
+			path = ",\"gap_us\":40000.000" CAUSE("1", "main", "1", "cpu", "2000.000") CAUSE("2", "up", "7", "blocked_sleep", "38000.000");
+		add_step(p, 1, i, "decode", 1, ts, 1000, "runnable", 0, i == 12 ? path : "");
+	}
+	JSON_IS(profile_json(p, ARGV("-", "--json")),
+		{ "processes.0.slowest_between.0.text",
+			"before step 12, 40.0 ms instead of 1.00 ms outside of the engine's steps, 38.0 ms of it by `up (7): blocked_sleep`" },
+		{ "processes.0.slowest_between.0.by", "up (7): blocked_sleep" }, { "processes.0.slowest_between.0.by_us", "38000.000" },
+		{ "processes.0.between_steps#", "2" }, { "processes.0.between_steps.0.total_us", "38000.000" },
+		{ "processes.0.between_steps.1.total_us", "2000.000" });
+}
+
 /* Gaps of less than a hundredth of the steps are not worth a section; parts of more than the gap are not believed. */
 TEST(between_steps_small)
 {

@@ -101,6 +101,21 @@ TEST(test_slots)
 		"all slots taken 8");
 }
 
+/* The cause of most of the time without a step, where it must be that of this part: 500 of 700 ms, of which 300 are in the queue. */
+TEST(test_gap_cause)
+{
+	struct profile *p = profile_new();
+	const char *path = ",\"path1_comm\":\"main\",\"path1_tid\":1,\"path1_pid\":1,\"path1_state\":\"blocked_io\","
+			   "\"path1_call\":\"read\",\"path1_us\":500000.000,\"path_rest_us\":200000.000";
+
+	add_usual(p, 1);
+	LINE(p, .number = 30, .ts = 30000, .prompt = 500, .outputs = 11, .queued = 300, .prefill = 100, .decode = 100, .between = 400,
+		.shape = path);
+	LINE(p, .number = 31, .ts = 40000, .prompt = 500, .outputs = 11, .queued = 690, .prefill = 100, .decode = 100, .between = 10,
+		.shape = path);
+	PROFILE_SAYS(p, ARGV("-"), " 300 ms queued\n", " 400 ms between steps\n", " 690 ms queued, mostly by `main: blocked_io in read`\n");
+}
+
 /* The wait is explained by its part after the first token. */
 TEST(test_late_tokens)
 {
