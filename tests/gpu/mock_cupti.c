@@ -225,6 +225,19 @@ static void *worker(void *unused)
 	return NULL;
 }
 
+/* A process that forks does not leave its child a lock that another thread holds. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&handing);
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&handing);
+}
+
 static void __attribute__((constructor)) load(void)
 {
 	const char *wanted = getenv("MOCK_CUPTI");
@@ -240,6 +253,7 @@ static void __attribute__((constructor)) load(void)
 	shuffle = mock_number_of("MOCK_SHUFFLE", 0);
 	keep = mock_number_of("MOCK_KEEP", 0);
 	error39 = mock_number_of("MOCK_ERROR39", 0);
+	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 /* The first call finds libcuda, as the real one does. */
