@@ -90,15 +90,15 @@ static bool doing_read(pid_t tid, struct doing *ret)
 }
 
 /*
- * The thread that holds the lock at addr; 0: none is known. A lock with priority inheritance has the thread's number in its word
+ * The thread that holds the lock it waits for, and its process; 0: none is known. A lock with priority inheritance has the thread's number in its word
  * (futex(2)). A mutex of glibc has 1 or 2 there, and the number two words later (__owner of struct __pthread_mutex_s, nptl).
  */
-static pid_t lock_owner(const struct doing *d)
+static pid_t lock_owner(const struct doing *d, pid_t *ret_tgid)
 {
 	int cmd = (int)d->args[1] & FUTEX_CMD_MASK;
 	uint32_t words[3] = {};
 	char path[32];
-	pid_t owner, tgid;
+	pid_t owner;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", d->tgid);
@@ -112,7 +112,7 @@ static pid_t lock_owner(const struct doing *d)
 		owner = (pid_t)(words[0] & FUTEX_TID_MASK);
 	else
 		owner = words[0] == 1 || words[0] == 2 ? (pid_t)words[2] : 0;
-	return owner > 0 && !process_tgid(owner, &tgid) && tgid == d->tgid ? owner : 0;
+	return owner > 0 && !process_tgid(owner, ret_tgid) ? owner : 0;
 }
 
 /* The child that it waits for; 0: several, or none. */
@@ -222,16 +222,21 @@ static void put_doing(struct why *w, const struct doing *d)
 static pid_t put_culprit(struct why *w, const struct doing *d)
 {
 	struct frequent_waker often = {};
-	pid_t next;
+	pid_t next, tgid, parent;
 
 	if (d->state != 'S' && d->state != 'D')
 		return 0;
-	if (d->call == SYS_futex && (next = lock_owner(d))) {
+	next = d->call == SYS_futex ? lock_owner(d, &tgid) : 0;
+	if (next && tgid == d->tgid) {
 		if (next == d->tid)
 			fprintf(w->out, ", for a lock that it holds itself");
 		else
 			fprintf(w->out, ", for a lock that thread %d holds", next);
 		return next;
+	}
+	if (next && !process_parent(d->tgid, &parent) && tgid == parent) {
+		fprintf(w->out, ", for a lock that thread %d of process %d held when it forked this process: nobody releases it here", next, tgid);
+		return 0;
 	}
 	if (call_waits_for_child(d->call) && (next = waited_child(d))) {
 		fprintf(w->out, ", for process %d", next);

@@ -81,6 +81,13 @@ test_child() {
 	shows child "what it does" "^      thread $blame \`child\` of process $blame sleeps in clock_nanosleep"
 }
 
+test_fork() {
+	engine
+	stuck fork
+	shows fork "a lock that nobody releases" \
+		"^      thread $blame \`child\` .* for a lock that thread [0-9]+ of process $pid held when it forked this process: nobody releases it here\$"
+}
+
 test_peer() {
 	engine
 	stuck peer

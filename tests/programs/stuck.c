@@ -5,6 +5,7 @@
  *	stuck lock	for a lock that another thread holds, which sleeps
  *	stuck within	the same, within a step
  *	stuck self	for a lock that it holds itself
+ *	stuck fork	for a child, which waits for a lock that a thread of its parent held when it was forked
  *	stuck child	for a child that sleeps
  *	stuck peer	for the answer of another thread, through a socket, that has answered until then
  *	stuck stop	it has stopped itself
@@ -62,18 +63,33 @@ static void blame(pid_t tid)
 	fflush(stdout);
 }
 
+static void wait_for_child(void (*run)(void))
+{
+	pid_t child = fork();
+
+	if (!child) {
+		prctl(PR_SET_NAME, "child");
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run();
+	}
+	blame(child);
+	waitpid(child, NULL, 0);
+}
+
+static void take_lock(void)
+{
+	pthread_mutex_lock(&held);
+}
+
 static void get_stuck(const char *how)
 {
-	pid_t child;
-
 	if (!strcmp(how, "child")) {
-		child = fork();
-		if (!child) {
-			prctl(PR_SET_NAME, "child");
-			sleep_forever();
-		}
-		blame(child);
-		waitpid(child, NULL, 0);
+		wait_for_child(sleep_forever);
+	} else if (!strcmp(how, "fork")) {
+		thread_start(hold, NULL);
+		while (!holder_tid)
+			usleep(1000);
+		wait_for_child(take_lock);
 	} else if (!strcmp(how, "peer")) {
 		late = true;
 		blame(peer_tid);
