@@ -180,13 +180,15 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	unsigned int prev_state)
 {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct wait_log_heads *heads;
 	struct thread *out, *in;
-	u64 since, now, begin = 0;
+	u64 now, begin = 0;
 
 	if (!enabled) {
 		/* the task iterator may be too late for a thread that is dying now */
 		if (closing && prev_state & TASK_DEAD)
-			task_close(prev, bpf_get_smp_processor_id());
+			task_close(prev, cpu);
 		return 0;
 	}
 	out = thread_of_any(prev);
@@ -198,9 +200,10 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_begin(in);
 	}
 	now = now_ns();
-	since = ran_since();
+	heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
 		struct rec_on_cpu *r = emit_reserve(sizeof(*r), REC_ON_CPU);
+		u64 since = ran_since(cpu, heads);
 		u32 flags = 0;
 
 		if (since < stats.start_ns) {
@@ -217,8 +220,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
-	ran_switch(prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0), out && cfg.track_syscalls ? out->off : ST_MAX,
-		out ? out->times.ns[ST_FAULT] - out->fault_on : 0);
+	ran_switch(cpu, heads, out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 	if (!in)
 		return 0;
 	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */
@@ -312,19 +314,20 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of_any(p), *waker;
-	bool logs = cfg.steps && !(p->flags & PF_KTHREAD), from_irq;
-	u32 cpu = bpf_get_smp_processor_id(), call;
+	bool logs = cfg.steps && (t || is_waker(p->pid)), from_irq;
 	struct wait_log_heads *heads;
 	u64 slice = 0, now, begin = 0, arg;
+	u32 cpu, call;
 
 	if (!t && !logs)
 		return 0;
+	cpu = bpf_get_smp_processor_id();
 	heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	from_irq = can_tell ? in_interrupt() : heads && !on_task_stack(current, &heads->place);
 	waker = thread_of(current);
 	if (waker)
 		begin = hit_begin(waker, HIT_WAKE);
-	call = logs || !waker ? task_call(current, &arg) : CALL_NONE;
+	call = waker ? thread_call(waker, current, &arg) : task_call(current, &arg);
 	if (!waker && call == CALL_NONE && !(current->flags & (PF_KTHREAD | PF_EXITING)))
 		from_irq = 1; /* a fault that wakes a thread is far rarer */
 	if (waker && cfg.track_syscalls) {
@@ -338,7 +341,8 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	}
 	now = now_ns();
 	if (logs)
-		wake_log_add(p, current, now, call, from_irq ? WAKE_F_IRQ | (!can_tell || in_softirq() ? WAKE_F_SOFT : 0) : 0);
+		wake_log_add(cpu, heads, p, current, waker, now, call,
+			from_irq ? WAKE_F_IRQ | (!can_tell || in_softirq() ? WAKE_F_SOFT : 0) : 0);
 	if (t) {
 		t->waker_slice = slice;
 		t->waker_tid = current->pid;
@@ -374,10 +378,12 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
+	u32 cpu = bpf_get_smp_processor_id();
 	u64 arg;
 
-	if (enabled && !(p->flags & PF_KTHREAD))
-		wake_log_add(p, current, now_ns(), task_call(current, &arg), WAKE_F_FORK);
+	if (enabled && (thread_of_any(p) || thread_of_any(current) || is_waker(current->pid)))
+		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, current, 0, now_ns(), task_call(current, &arg),
+			WAKE_F_FORK);
 	return 0;
 }
 

@@ -45,6 +45,38 @@ struct {
 	__type(value, struct wait_log_heads);
 } wait_log_heads SEC(".maps");
 
+#define TIDS_MAX (1u << 22) /* PID_MAX_LIMIT of include/linux/threads.h */
+
+/*
+ * The threads that the way back may visit beyond those of the targets: they woke one of these, or each other. A bit each, by
+ * tid. Most tasks of a machine have nothing to do with the targets: of them only is logged that they ran, which costs a third
+ * of the whole. So what a thread waited for before it woke one of these for the first time is not known. A tid that is used
+ * again is one too many.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TIDS_MAX / 64);
+	__type(key, u32);
+	__type(value, u64);
+} wakers SEC(".maps");
+
+static __always_inline bool is_waker(u32 tid)
+{
+	u32 i = tid / 64;
+	u64 *bits = bpf_map_lookup_elem(&wakers, &i);
+
+	return bits && *bits >> tid % 64 & 1;
+}
+
+static __always_inline void waker_add(u32 tid)
+{
+	u32 i = tid / 64;
+	u64 *bits = bpf_map_lookup_elem(&wakers, &i);
+
+	if (bits && !(*bits >> tid % 64 & 1))
+		__sync_fetch_and_or(bits, 1ull << tid % 64);
+}
+
 static __always_inline u32 wait_log_index(u32 cpu, u64 n)
 {
 	return cpu << log_shift | ((u32)n & ((1u << log_shift) - 1));
@@ -85,10 +117,8 @@ static __always_inline u32 task_call(struct task_struct *task, u64 *ret_arg)
 }
 
 /* When the CPU last switched; 0: unknown. */
-static __always_inline u64 ran_since(void)
+static __always_inline u64 ran_since(u32 cpu, const struct wait_log_heads *heads)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *before = heads ? ran_at(cpu, heads->ran - 1) : NULL;
 
 	return before ? before->end_ns : 0;
@@ -96,15 +126,41 @@ static __always_inline u64 ran_since(void)
 
 #define SWITCH_PREEMPT (1ull << 32) /* in `how`, above the state of the task that leaves the CPU */
 
-/* A CPU switches. state: enum time_state of prev from now on if it is known and prev waits; else ST_MAX. fault_ns: its time in
- * page faults since it came. */
-static __always_inline void ran_switch(struct task_struct *prev, struct task_struct *next, u64 now, u64 how, u32 state, u64 fault_ns)
+/* The system call that a thread of a target is in, and its first argument. */
+static __always_inline u32 thread_call(struct thread *t, struct task_struct *task, u64 *ret_arg)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
+	if (!cfg.track_syscalls)
+		return task_call(task, ret_arg);
+	*ret_arg = t->sys_arg0;
+	return t->in_syscall && t->sys_nr < CALL_NONE ? t->sys_nr : CALL_NONE;
+}
+
+/* Why a task that may be visited leaves the CPU, beyond what its state says. */
+static __always_inline void ran_why(struct ran *r, struct thread *out, struct task_struct *prev)
+{
+	u64 arg = 0;
+
+	if (r->state == ST_RUNNABLE && is_throttled(prev))
+		r->flags = RAN_F_THROTTLED;
+	if (r->state != ST_BLOCKED_OTHER)
+		return;
+	r->call = out ? thread_call(out, prev, &arg) : task_call(prev, &arg);
+	r->arg = arg;
+	if (out && cfg.track_syscalls)
+		r->state = out->off;
+	else if (r->call != CALL_NONE)
+		r->state = blocked_in_syscall(prev, r->call, arg);
+	else if (!(prev->flags & (PF_KTHREAD | PF_EXITING)))
+		r->state = ST_BLOCKED_FAULT;
+}
+
+/* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
+static __always_inline void ran_switch(u32 cpu, struct wait_log_heads *heads, struct thread *out, struct task_struct *prev,
+	struct task_struct *next, u64 now, u64 how)
+{
 	struct ran *r, *after;
 	u32 task_state = (u32)how;
-	u64 arg = 0;
+	u64 fault_ns;
 
 	if (!heads)
 		return;
@@ -119,35 +175,27 @@ static __always_inline void ran_switch(struct task_struct *prev, struct task_str
 		ran_is(r, prev);
 	r->flags = 0;
 	r->call = CALL_NONE;
+	fault_ns = out ? out->times.ns[ST_FAULT] - out->fault_on : 0;
 	r->fault_ns = fault_ns < ~0u ? fault_ns : ~0u;
-	if (how & SWITCH_PREEMPT || !task_state) {
+	if (how & SWITCH_PREEMPT || !task_state)
 		r->state = ST_RUNNABLE;
-		if (prev->pid && is_throttled(prev))
-			r->flags = RAN_F_THROTTLED;
-	} else if (task_state & TASK_DEAD) {
+	else if (task_state & TASK_DEAD)
 		r->state = ST_CPU;
-	} else if (task_state & TASK_STOPPED_MASK) {
-		r->state = ST_STOPPED;
-	} else {
-		r->call = task_call(prev, &arg);
-		r->arg = arg;
-		if (state == ST_MAX)
-			state = r->call != CALL_NONE                      ? blocked_in_syscall(prev, r->call, arg)
-				: prev->flags & (PF_KTHREAD | PF_EXITING) ? ST_BLOCKED_OTHER
-									  : ST_BLOCKED_FAULT;
-		r->state = state;
-	}
+	else
+		r->state = task_state & TASK_STOPPED_MASK ? ST_STOPPED : ST_BLOCKED_OTHER;
+	if (out || (r->state != ST_CPU && is_waker(prev->pid)))
+		ran_why(r, out, prev);
 	ran_is(after, next);
 	smp_wmb();
 	WRITE_ONCE(heads->ran, heads->ran + 1);
 }
 
-/* The running task wakes another one, or creates it. */
-static __always_inline void wake_log_add(struct task_struct *woken, struct task_struct *waker, u64 now, u32 call, u32 flags)
+/* The running task wakes another one, or creates it. target: the waker is a thread of one. */
+static __always_inline void wake_log_add(u32 cpu, struct wait_log_heads *heads, struct task_struct *woken, struct task_struct *waker,
+	bool target, u64 now, u32 call, u32 flags)
 {
-	u32 cpu = bpf_get_smp_processor_id(), i;
-	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct wake *w;
+	u32 i;
 
 	if (!heads)
 		return;
@@ -162,6 +210,11 @@ static __always_inline void wake_log_add(struct task_struct *woken, struct task_
 	w->flags = flags | (waker->flags & PF_KTHREAD ? WAKE_F_KERNEL : 0);
 	smp_wmb();
 	WRITE_ONCE(heads->wakes, heads->wakes + 1);
+	if (flags & WAKE_F_FORK)
+		waker_add(woken->pid);
+	/* an interrupt that hit user code is not the waker's */
+	else if (!target && !(waker->flags & PF_KTHREAD) && (!(flags & WAKE_F_IRQ) || (flags & WAKE_F_SOFT && call != CALL_NONE)))
+		waker_add(waker->pid);
 }
 
 #endif

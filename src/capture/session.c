@@ -211,6 +211,8 @@ static void wait_log_configure(struct session *s, bool sched, bool steps)
 	bpf_map__set_max_entries(s->skel->maps.wait_log_heads, cpus);
 	bpf_map__set_max_entries(s->skel->maps.ran_log, cpus << shift);
 	bpf_map__set_max_entries(s->skel->maps.wake_log, cpus << shift);
+	if (!shift)
+		bpf_map__set_max_entries(s->skel->maps.wakers, 1);
 }
 
 static void session_configure(struct session *s, const struct session_config *c)
