@@ -234,7 +234,8 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
 	p = fmt_str(p, l->stages, strlen(l->stages));
 	if (socket) {
-		p = PUT(p, ttft_client, socket->first_chunk_ns - start);
+		if (socket->first_chunk_ns) /* else the recording ended before */
+			p = PUT(p, ttft_client, socket->first_chunk_ns - start);
 		if (socket->h.start_ns + socket->h.dur_ns >= l->end)
 			p = PUT(p, answered, socket->h.start_ns + socket->h.dur_ns - l->end);
 	}

@@ -68,6 +68,23 @@ test_users() {
 	clients "answers in one part" -u 8 -n "$(often 5 40)" -1 -c -- -np 4 --kv-unified
 }
 
+# Recordings that end while requests wait for their first token: what is not known yet is in no line.
+test_cut() {
+	serve cut -m /mnt/tiny.gguf -np 4
+	spawn CLIENTS "$BUILD/programs/llama_clients" -u 8 -n 100000 "${URL##*:}" >"$TMP/cut.clients"
+	for i in {1..20}; do
+		check "cut $i: recorded" "$INFTRACE" record -q -d 500ms -e +requests --profile "$TMP/cut$i.jsonl" -p "$SERVER"
+		check "cut $i: valid" "$INFTRACE" validate "$TMP/cut$i.jsonl" --require token_prof,request_prof
+		check "cut $i: report" "$INFTRACE" report "$TMP/cut$i.jsonl"
+		[ "$(json 'any(e["shape"].get("joined") and "ttft_client" not in e["stage_us"] for e in p if e["event"] == "request_prof")' \
+			p="$TMP/cut$i.jsonl")" != true ] || break
+	done
+	check "cut: some requests were not answered yet" test "$i" -lt 20
+	check "cut: what it does now" "$INFTRACE" why -d 500ms -p "$SERVER"
+	kill "$CLIENTS"
+	recorded cut
+}
+
 test_disconnects() {
 	clients "disconnects" -u 8 -n "$(often 10 60)" -c -d 5 -- -np 4
 }
