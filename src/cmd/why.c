@@ -87,6 +87,7 @@ int cmd_why(int argc, char **argv)
 	} else if (!a.record.n_pids) {
 		log_error("why: give the engine's process with -p PID");
 	} else {
+		events_listening(&a.record);
 		code = why_run(&a.record, a.duration_ns);
 		if (cmd_flush("the screen") && !code)
 			code = EXIT_RUN;

@@ -306,6 +306,8 @@ void page_requests(const struct page *page, const struct process *p, const struc
 		if (request_late_find(p, &sum->typicals, r, ref->kind, &late))
 			page_put(page, "  %s\n", straggler_sentence(page->m, p, r, &late, SENTENCE));
 	}
+	if (page->brief)
+		return;
 	if (sum->n_culprits)
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
 			DURATION(sum->parts[TIME_OTHERS]));

@@ -239,6 +239,7 @@ static void page_put_tally(const struct page *page, const char *title, const str
 }
 
 #define GAP_ROWS_MAX 10
+#define GAP_ROWS_BRIEF 4
 /* A smaller share of the time of the steps is not worth the lines. */
 #define GAPS_LEAST 100
 
@@ -253,15 +254,16 @@ static int64_t gaps_total(const struct gap_sum *g)
 
 static void page_put_gap_rows(const struct page *page, const struct tally *t, int64_t total)
 {
+	size_t shown = least_of(t->len, page->brief ? GAP_ROWS_BRIEF : GAP_ROWS_MAX);
 	int64_t rest = total;
 
-	list_for_each (row, t->rows, least_of(t->len, GAP_ROWS_MAX)) {
+	list_for_each (row, t->rows, shown) {
 		page_put(page, "  %5.1f %% %10s  %s\n", 100 * page_share(row->ns, total), DURATION(row->ns),
 			GAP_NAME(page->m, row->name));
 		rest -= row->ns;
 	}
-	if (t->len > GAP_ROWS_MAX)
-		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), t->len - GAP_ROWS_MAX);
+	if (t->len > shown)
+		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), t->len - shown);
 }
 
 /* Who caused the time in which no step ran: of requests, and between steps. */
@@ -272,6 +274,8 @@ static void page_put_gaps(const struct page *page, const struct process *p, cons
 	if (total && total >= sum->batches.parts_total / GAPS_LEAST) {
 		page_put(page, "\nRequests spent %s without a step of their context, waiting for\n", DURATION(total));
 		page_put_gap_rows(page, &p->request_gaps.rows, total);
+		if (page->brief)
+			return;
 	}
 	total = gaps_total(&p->gaps);
 	list_for_each (phase, sum->phases, sum->n_phases)

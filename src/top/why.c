@@ -58,7 +58,7 @@ struct why {
 	uint64_t due_ns, now_ns;
 	struct caller callers[THREADS_MAX];
 	size_t n_callers, more_callers;
-	uint64_t open_requests, without_token, longest_ns;
+	uint64_t unanswered, oldest_ns; /* requests, and when the first of them came */
 	pid_t shown[SHOWN_MAX];
 	size_t n_shown;
 	char *text; /* the first part of the screen */
@@ -343,9 +343,9 @@ static void put_caller(struct why *w, const struct caller *c)
 static void put_now(struct why *w)
 {
 	fprintf(w->out, "Now:\n");
-	if (w->open_requests)
-		fprintf(w->out, "  %llu request%s open, %llu without a first token yet; the longest for %s\n", LLU(w->open_requests),
-			w->open_requests == 1 ? " is" : "s are", LLU(w->without_token), DURATION((int64_t)w->longest_ns));
+	if (w->unanswered)
+		fprintf(w->out, "  %llu request%s no answer yet; the first one came %s ago\n", LLU(w->unanswered), w->unanswered == 1 ? " has" : "s have",
+			DURATION((int64_t)(w->now_ns - w->oldest_ns)));
 	for (size_t i = 0; i < w->n_callers; i++)
 		put_caller(w, &w->callers[i]);
 	if (w->more_callers)
@@ -381,17 +381,14 @@ static void why_step(struct why *w, const struct rec_step *r)
 static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct why *w = (struct why *)((char *)s - offsetof(struct why, sink));
-	const struct rec_request *r = (const void *)h;
 
 	(void)size;
 	if (h->kind == REC_STEP)
 		why_step(w, (const struct rec_step *)h);
 	if (h->kind != REC_REQUEST || !(h->flags & REC_F_OPEN_END))
 		return;
-	w->open_requests++;
-	w->without_token += !r->first_chunk_ns;
-	if (h->dur_ns > w->longest_ns)
-		w->longest_ns = h->dur_ns;
+	if (!w->unanswered++ || h->start_ns < w->oldest_ns)
+		w->oldest_ns = h->start_ns;
 }
 
 static void why_loss(struct sink *s, const struct loss *l)
