@@ -341,6 +341,19 @@ schema_fits() {
 	fi
 }
 
+# cpu_limit_make QUOTA PERIOD: makes a cgroup of so much CPU time, in us, for the caller to remove, and prints its directory.
+cpu_limit_make() {
+	local dir
+	if [ -e /sys/fs/cgroup/cpu/cpu.cfs_quota_us ] || [ -e /sys/fs/cgroup/cpu/cpu.shares ]; then
+		dir=/sys/fs/cgroup/cpu/inftrace-test-$$
+		mkdir "$dir" && echo "$2" >"$dir/cpu.cfs_period_us" && echo "$1" >"$dir/cpu.cfs_quota_us"
+	else
+		dir=/sys/fs/cgroup/inftrace-test-$$
+		mkdir "$dir" && echo "$1 $2" >"$dir/cpu.max"
+	fi 2>/dev/null || return 1
+	echo "$dir"
+}
+
 # Where cgroups of version 2 are mounted.
 cgroup_root() {
 	local dir

@@ -87,20 +87,9 @@ test_share() {
 	} || true
 }
 
-# limit_make: a cgroup of an eighth of a CPU, in $limited
-limit_make() {
-	if [ -e /sys/fs/cgroup/cpu/cpu.cfs_quota_us ] || [ -e /sys/fs/cgroup/cpu/cpu.shares ]; then
-		limited=/sys/fs/cgroup/cpu/inftrace-behind-$$
-		mkdir "$limited" && echo 50000 >"$limited/cpu.cfs_period_us" && echo 6250 >"$limited/cpu.cfs_quota_us"
-	else
-		limited=/sys/fs/cgroup/inftrace-behind-$$
-		mkdir "$limited" && echo '6250 50000' >"$limited/cpu.max"
-	fi 2>/dev/null
-}
-
 # A CPU limit of the cgroup.
 test_limited() {
-	if limit_make; then
+	if limited=$(cpu_limit_make 6250 50000); then
 		export limited
 		# shellcheck disable=SC2016
 		record_attached limited -e -syscalls,-ipc --engine "$TMP/rivals-engine.json" -- \

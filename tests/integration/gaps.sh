@@ -7,6 +7,7 @@
 . "$TOP/tests/programs/programs.sh"
 need python3
 PLANTS=(none spin sleep lock upstream unix pipe child stop faults)
+cd "$TMP" || exit # for the file that is read cold
 
 cat >"$TMP/engine.json" <<-'JSON'
 	{
@@ -31,6 +32,26 @@ test_planted() {
 	check "the report names other processes" grep -q 'upstream ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "and the one that read late" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "short processes are one cause" grep -q '"name":"gaps (other processes): cpu"' <("$INFTRACE" report --json "$TMP/planted.jsonl")
+}
+
+# What takes a disk, and a limit of the cgroup, each 20 times. Without a disk below TMPDIR the file is never cold.
+test_kernel() {
+	local plants=(none)
+	if [ "$(stat -fc %T "$TMP")" = tmpfs ]; then
+		skip "cold" "$TMP is in memory"
+	else
+		plants+=(cold)
+	fi
+	if limited=$(cpu_limit_make 2000 10000); then
+		plants+=(limit)
+	else
+		skip "limit" "no cgroup with a CPU limit can be made"
+	fi
+	GAPS_LIMITED=$limited/cgroup.procs GAPS_FREE=$(dirname "$limited")/cgroup.procs "$INFTRACE" record --engine "$TMP/engine.json" \
+		--profile "$TMP/kernel.jsonl" -- "$PROGRAMS/gaps" 20 "${plants[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	[ -z "$limited" ] || rmdir "$limited"
+	check "the disk and the limit" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/kernel.jsonl" "$TMP/truth"
+	check "the report names the limit" grep -q 'gaps: runnable, mostly held back by a CPU limit' <("$INFTRACE" report "$TMP/kernel.jsonl")
 }
 
 # The tracks have the same gaps: see check_gaps.py --track.

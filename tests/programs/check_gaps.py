@@ -21,6 +21,7 @@ import sys
 STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
     "pipe": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
+    "cold": {"blocked_io"}, "limit": {"runnable"},
 }
 
 
@@ -55,6 +56,14 @@ def paths(shape):
     n = 1
     while f"path{n}_us" in shape:
         yield shape[f"path{n}_tid"], shape[f"path{n}_state"], shape[f"path{n}_us"]
+        n += 1
+
+
+def behind(shape):
+    """Who ran instead, of each listed cause."""
+    n = 1
+    while f"path{n}_us" in shape:
+        yield shape.get(f"path{n}_behind")
         n += 1
 
 
@@ -100,8 +109,10 @@ def judge(plant, tid, us, shape):
         return bad_sum(shape) if "gap_us" in shape else "no gap"
     if plant == "none":
         return None
+    if plant == "limit":
+        listed = [(who, what, t) for (who, what, t), by in zip(listed, behind(shape)) if what != "runnable" or by == "cpu.max"]
     state = sum(t for who, what, t in listed if what in STATES[plant] and (who == tid or plant == "stop"))
-    waits = sum(t for _, what, t in listed if what == "runnable") if plant != "spin" else 0
+    waits = sum(t for _, what, t in listed if what == "runnable") if plant not in ("spin", "limit") else 0
     if plant == "stop" and state > 5000:  # it stops the thread of the steps, too, which may wait until the other one runs again
         waits += sum(t for who, what, t in listed if what == "blocked_futex")
     # the clock of a thread leaves out interrupts, and what a hypervisor takes away

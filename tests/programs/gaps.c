@@ -306,6 +306,59 @@ static void plant_stop(void)
 	} while (!over);
 }
 
+/* It reads a file that is not in the page cache; from a disk, or else it takes hardly any time. */
+#define FILE_BYTES (16u << 20)
+
+static int cold = -1;
+
+static void cold_start(void)
+{
+	static char c[FILE_BYTES];
+	char name[] = "gaps-XXXXXX";
+
+	cold = mkstemp(name);
+	must(cold >= 0 && !unlink(name) && write(cold, c, sizeof(c)) == sizeof(c) && !fsync(cold), "a file here");
+}
+
+static void plant_cold(void)
+{
+	static char c[1 << 20];
+	uint64_t from, cpu;
+
+	must(!posix_fadvise(cold, 0, 0, POSIX_FADV_DONTNEED) && !lseek(cold, 0, SEEK_SET), "posix_fadvise");
+	from = clock_ns(CLOCK_MONOTONIC);
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	while (read(cold, c, sizeof(c)) > 0)
+		;
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	truth.tid = gettid_now();
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from - cpu;
+}
+
+/* It computes in a cgroup with a CPU limit: GAPS_LIMITED is its list of processes, GAPS_FREE that of one without. */
+static void enter(const char *name)
+{
+	const char *path = getenv(name);
+	int fd = open(path ? path : "", O_WRONLY | O_CLOEXEC);
+
+	must(fd >= 0 && write(fd, "0", 1) == 1, name);
+	close(fd);
+}
+
+static void plant_limit(void)
+{
+	uint64_t from, cpu;
+
+	enter("GAPS_LIMITED"); /* which itself may take a while */
+	from = clock_ns(CLOCK_MONOTONIC);
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	spin_for(CLOCK_THREAD_CPUTIME_ID, PLANT_NS);
+	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from - cpu;
+	enter("GAPS_FREE");
+	truth.tid = gettid_now();
+}
+
 static const struct {
 	const char *name;
 	void (*plant)(void);
@@ -320,6 +373,8 @@ static const struct {
 	{ "child", plant_child },
 	{ "stop", plant_stop },
 	{ "faults", plant_faults },
+	{ "cold", plant_cold },
+	{ "limit", plant_limit },
 };
 
 int main(int argc, char **argv)
@@ -335,6 +390,10 @@ int main(int argc, char **argv)
 	unix_peer = peer_start(AF_UNIX);
 	pipe_start();
 	stopper_start();
+	for (char **a = argv + 2; *a && cold < 0; a++) {
+		if (!strcmp(*a, "cold"))
+			cold_start();
+	}
 	must(!pthread_create(&t, NULL, holder, NULL), "pthread_create");
 	pthread_setname_np(t, "holder");
 	must(!pthread_create(&t, NULL, worker, NULL), "pthread_create");
