@@ -46,13 +46,14 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
 	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output token, what the thread that calls "
-	"the engine and its workers do meanwhile, the slow steps of the last minute with the cause of each, system calls. Ends on q, "
+	"the engine and its workers do meanwhile, the slow steps of the last minute with the cause of each, who caused the time between "
+	"steps, system calls. Ends on q, "
 	"Ctrl-C, or when all targets have exited. If stdout is not a terminal, prints a block of text at each update."
 	"\vThe states are shares of the time from step to step, without pauses of more than a second, in which nobody asked for "
 	"tokens; those of the workers are shares of the time for which they worked on a step. The time of system calls includes what "
 	"they waited for. While the screen is up, what a COMMAND writes to the terminal is kept and shown at the end; redirect it to "
 	"have it elsewhere.\n\n"
-	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, system calls, operators.\n\n"
+	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, the time between steps, system calls, operators.\n\n"
 	"EXAMPLES:\n"
 	"  sudo inftrace top -p $(pgrep -f llama-server)\n"
 	"  sudo inftrace top --ops -p 4711\n"

@@ -289,7 +289,7 @@ struct live {
 	bool parts_seen;           /* the rows of each sequence are known for some step */
 	uint64_t step_prompt_rows; /* prompt rows of the step that `requests` gets now */
 	struct slow_steps slow;
-	struct rows ops, syscalls;
+	struct rows ops, syscalls, gaps;
 	struct idmap pids;
 	struct live_sums last; /* since the last frame */
 	int64_t ttft, ttft_at;
@@ -432,6 +432,7 @@ void live_free(struct live *l)
 		free((void *)l->queue[i].s.parts);
 	step_requests_free(l->requests);
 	rows_free(&l->ops);
+	rows_free(&l->gaps);
 	rows_free(&l->syscalls);
 	idmap_free(&l->pids);
 	free(l);
@@ -592,14 +593,39 @@ static struct live_row *rows_get(struct rows *r, uint64_t key, const char *name)
 	return &r->list[i];
 }
 
-void live_op(struct live *l, const char *name, uint64_t ns)
+static void row_add(struct live_row *row, uint64_t ns)
 {
-	struct live_row *row = rows_get(&l->ops, (uintptr_t)name, name);
-
 	row->last_n++;
 	row->run_n++;
 	row->last_ns = ns_add(row->last_ns, (int64_t)ns);
 	row->run_ns = ns_add(row->run_ns, (int64_t)ns);
+}
+
+/* What was added since the frame is over. */
+static void rows_next(struct rows *r)
+{
+	list_for_each (row, r->list, r->len) {
+		row->last_n = 0;
+		row->last_ns = 0;
+	}
+}
+
+void live_op(struct live *l, const char *name, uint64_t ns)
+{
+	row_add(rows_get(&l->ops, (uintptr_t)name, name), ns);
+}
+
+#define GAP_ROWS_MAX 256 /* threads may have any names */
+
+void live_gap(struct live *l, const char *name, uint64_t ns)
+{
+	uint64_t key = 0;
+
+	if (l->gaps.len >= GAP_ROWS_MAX)
+		name = "(others)";
+	for (const char *c = name; *c; c++)
+		key = key * 31 + (unsigned char)*c;
+	row_add(rows_get(&l->gaps, key, name), ns);
 }
 
 void live_syscalls(struct live *l, const struct process_call *calls, size_t n)
@@ -722,10 +748,9 @@ const struct live_frame *live_frame(struct live *l, int64_t now, bool last)
 	slow_steps_frame(&l->slow, now, f);
 	f->ops = rows_sort(&l->ops, last);
 	f->syscalls = rows_sort(&l->syscalls, last);
-	list_for_each (op, l->ops.list, l->ops.len) {
-		op->last_n = 0;
-		op->last_ns = 0;
-	}
+	f->gaps = rows_sort(&l->gaps, last);
+	rows_next(&l->ops);
+	rows_next(&l->gaps);
 	l->frame_at = now;
 	l->frame_lost = f->lost;
 	return f;

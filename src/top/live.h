@@ -114,6 +114,7 @@ struct live_frame {
 	const struct live_slow *slow; /* these, with the largest excess first */
 	size_t n_slow;
 	struct live_rows ops, syscalls;
+	struct live_rows gaps; /* who caused the time between steps; n: the number of gaps */
 	const struct live_gpu *gpus;
 	size_t n_gpus;
 	uint64_t lost, last_lost; /* records */
@@ -130,6 +131,9 @@ void live_step(struct live *l, const struct live_step *s);
 void live_settled(struct live *l);
 
 void live_op(struct live *l, const char *name, uint64_t ns);
+
+/* Who caused time between steps. Names beyond a few hundred are "(others)". */
+void live_gap(struct live *l, const char *name, uint64_t ns);
 
 /* Adds `busy` ns in which a device was busy, up to `until`. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy);

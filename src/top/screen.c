@@ -210,6 +210,9 @@ void canvas_line(struct canvas *c)
 /* ---- what is on the screen ---- */
 
 #define WIDE_FROM 60 /* columns: a narrower screen has no bars */
+#define NAMES 24     /* the first column of a table */
+#define WIDE_NAMES 40
+#define WIDE_NAMES_FROM 80
 #define STATE_ROWS_MIN 3
 /* rows of operators and of system calls; more if the number of lines is unlimited */
 #define ROWS_MAX 10
@@ -225,6 +228,7 @@ struct screen_page {
 	double seconds;
 	bool wide;
 	int name_columns, value_columns; /* of the table of states */
+	unsigned int first_column;       /* the width of the first one of another table, if wide */
 };
 
 static double time_fraction(int64_t part, int64_t whole)
@@ -547,7 +551,7 @@ static void page_put_slow_steps(struct screen_page *p)
 /* The first column of a table; a longer name is cut. */
 static void page_put_name(struct screen_page *p, const char *name, unsigned int indent)
 {
-	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20
+	unsigned int columns = p->wide ? p->first_column : p->s->width > 20 ? p->s->width - 20
 							       : 0;
 
 	canvas_goto(&p->c, indent);
@@ -577,7 +581,8 @@ static void page_put_row(struct screen_page *p, const struct live_row *row, int6
 	canvas_line(c);
 }
 
-static void page_put_table(struct screen_page *p, const char *title, const struct live_rows *t)
+static void page_put_table(struct screen_page *p, const char *title, const char *of, unsigned int first_column,
+	const struct live_rows *t)
 {
 	size_t max = p->s->height ? ROWS_MAX : ROWS_MAX_TEXT;
 	bool run = p->s->run_only;
@@ -586,11 +591,12 @@ static void page_put_table(struct screen_page *p, const char *title, const struc
 
 	if (!t->len)
 		return;
+	p->first_column = p->s->width < WIDE_NAMES_FROM ? NAMES : first_column;
 	for (size_t i = 0; i < t->len; i++)
 		total = ns_add(total, run ? t->rows[i].run_ns : t->rows[i].last_ns);
 	canvas_style(c, STYLE_BOLD);
 	page_put_name(p, title, 0);
-	canvas_put(c, "%10s%10s", run ? "calls" : "calls/s", run ? "time" : "time/s");
+	canvas_put(c, "%*s%s%10s", run ? 10 : 8, of, run ? "" : "/s", run ? "time" : "time/s");
 	if (p->wide)
 		canvas_put(c, "%10s", "each");
 	canvas_line(c);
@@ -609,11 +615,14 @@ static void page_put_part(struct screen_page *p, enum screen_part part)
 		if (p->f->run.steps)
 			page_put_slow_steps(p);
 		break;
+	case PART_GAPS:
+		page_put_table(p, "Between steps", "gaps", WIDE_NAMES, &p->f->gaps);
+		break;
 	case PART_SYSCALLS:
-		page_put_table(p, "System calls", &p->f->syscalls);
+		page_put_table(p, "System calls", "calls", NAMES, &p->f->syscalls);
 		break;
 	case PART_OPS:
-		page_put_table(p, "Operators", &p->f->ops);
+		page_put_table(p, "Operators", "calls", NAMES, &p->f->ops);
 		break;
 	case PART_MAX:
 		break;

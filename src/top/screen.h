@@ -8,6 +8,7 @@
 /* The first table below the states. */
 enum screen_part {
 	PART_SLOW,
+	PART_GAPS,
 	PART_SYSCALLS,
 	PART_OPS,
 	PART_MAX,

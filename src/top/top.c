@@ -547,6 +547,7 @@ static char *top_render(struct top *t, bool run_only, size_t *ret_len)
 {
 	static const char *const parts[PART_MAX] = {
 		[PART_SLOW] = "slow steps",
+		[PART_GAPS] = "between steps",
 		[PART_SYSCALLS] = "system calls",
 		[PART_OPS] = "operators",
 	};
@@ -699,6 +700,24 @@ static void top_signal(struct view *v, int signo)
 
 /* ---- the sink ---- */
 
+static void top_gap(struct top *t, const struct rec_gap *r)
+{
+	char name[96];
+
+	for (size_t i = 0; i < r->n_causes; i++) {
+		const struct gap_segment *g = &r->seg[i];
+		const char *call = g->call == CALL_NONE ? NULL : syscall_name(g->call);
+
+		snprintf(name, sizeof(name), "%.*s: %s%s%s", TASK_COMM_LEN, g->comm, time_state_name((enum time_state)g->state), call ? " in " : "",
+			call ? call : "");
+		live_gap(t->live, name, g->dur_ns);
+	}
+	if (r->others_ns)
+		live_gap(t->live, "(others)", r->others_ns);
+	if (r->unknown_ns)
+		live_gap(t->live, "(unknown)", r->unknown_ns);
+}
+
 static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct top *t = top_of(s);
@@ -708,6 +727,8 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	if (rec->kind == REC_GPU_LOAD)
 		live_gpu(t->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - t->rec->start_boot_ns),
 			(int64_t)((const struct rec_gpu_load *)rec)->busy_ns);
+	if (rec->kind == REC_GAP && !(rec->flags & REC_F_OPEN_START))
+		top_gap(t, (const struct rec_gap *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= t->rec->probes->n)
 		return;
 	if (rec->kind == REC_STEP) {

@@ -564,6 +564,9 @@ TEST(test_rows)
 	live_op(l, name, 100);
 	live_op(l, other, 20);
 	live_op(l, "add", 3);
+	live_gap(l, "main: cpu", 30);
+	live_gap(l, "up: blocked_sleep", 50);
+	live_gap(l, "main: cpu", 40);
 	live_syscalls(l, calls, 3);
 	live_lost(l, 5);
 	f = live_frame(l, SECOND, false);
@@ -571,6 +574,8 @@ TEST(test_rows)
 	assert_string_equal(f->ops.rows[0].name, "mul_mat");
 	check_row(&f->ops, "mul_mat", 2, 120, 2, 120);
 	check_row(&f->ops, "add", 1, 3, 1, 3);
+	assert_string_equal(f->gaps.rows[0].name, "main: cpu");
+	check_row(&f->gaps, "main: cpu", 2, 70, 2, 70);
 	assert_string_equal(f->syscalls.rows[0].name, second);
 	check_row(&f->syscalls, first, 11, 1007, 11, 1007);
 	assert_int_equal(f->lost, 5);
@@ -579,12 +584,21 @@ TEST(test_rows)
 	/* another name in its place */
 	strcpy(name, "rope");
 	live_op(l, name, 50);
+	for (int i = 0; i < 1000; i++) {
+		char thread[32];
+
+		snprintf(thread, sizeof(thread), "t%d: cpu", i);
+		live_gap(l, thread, 1);
+	}
 	calls[0].sum.n += 4;
 	calls[0].sum.ns += 100000;
 	live_syscalls(l, calls, 4);
 	f = live_frame(l, 2 * SECOND, false);
 	check_row(&f->ops, "mul_mat", 0, 0, 2, 120);
 	check_row(&f->ops, "rope", 1, 50, 1, 50);
+	assert_int_equal(f->gaps.len, 257);
+	check_row(&f->gaps, "main: cpu", 0, 0, 2, 70);
+	check_row(&f->gaps, "(others)", 746, 746, 746, 746);
 	assert_string_equal(f->syscalls.rows[0].name, first);
 	check_row(&f->syscalls, first, 4, 100000, 15, 101007);
 	check_row(&f->syscalls, second, 0, 0, 5, 50000);

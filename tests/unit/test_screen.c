@@ -58,6 +58,7 @@ static struct live *make_live(const char *name)
 
 		snprintf(op, sizeof(op), "%s%d", name, i);
 		live_op(l, op, 1000u * (unsigned int)i);
+		live_gap(l, op, 1000000u * (unsigned int)i);
 	}
 	live_syscalls(l, calls, 3);
 	live_lost(l, 17);
@@ -219,6 +220,10 @@ TEST(test_80x24)
 	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700 ms */
 	expect_line(
 		"cpu                9.86 % #               9.86 %  20.00 % ###            20.00 %");
+	s.first = PART_GAPS;
+	draw(&s, f);
+	expect_line("Between steps                               gaps/s    time/s      each");
+	expect_line("  cc1plus39                                    1.0   39.0 ms   39.0 ms");
 	live_free(l);
 }
 
