@@ -180,15 +180,13 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	unsigned int prev_state)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct wait_log_heads *heads;
 	struct thread *out, *in;
 	u64 now, begin = 0;
 
 	if (!enabled) {
 		/* the task iterator may be too late for a thread that is dying now */
 		if (closing && prev_state & TASK_DEAD)
-			task_close(prev, cpu);
+			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
 	}
 	out = thread_of_any(prev);
@@ -200,16 +198,16 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_begin(in);
 	}
 	now = now_ns();
-	heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
-		struct rec_on_cpu *r = emit_reserve(sizeof(*r), REC_ON_CPU);
-		u64 since = ran_since(cpu, heads);
+		u64 since = ran_since();
+		struct rec_on_cpu *r;
 		u32 flags = 0;
 
 		if (since < stats.start_ns) {
 			since = stats.start_ns;
 			flags = REC_F_OPEN_START;
 		}
+		r = emit_reserve(sizeof(*r), REC_ON_CPU);
 		if (r) {
 			hdr_fill(&r->h, REC_ON_CPU, since, now, prev->tgid, prev->pid,
 				preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
@@ -220,7 +218,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
-	ran_switch(cpu, heads, out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
+	ran_switch(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 	if (!in)
 		return 0;
 	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */
@@ -314,7 +312,7 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of_any(p), *waker;
-	bool logs = cfg.steps && (t || is_waker(p->pid)), from_irq;
+	bool logs = cfg.steps && (t || is_waker(p->pid)), from_irq, soft, leads;
 	struct wait_log_heads *heads;
 	u64 slice = 0, now, begin = 0, arg;
 	u32 cpu, call;
@@ -340,9 +338,12 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 			slice = slice_that_wakes(waker);
 	}
 	now = now_ns();
-	if (logs)
-		wake_log_add(cpu, heads, p, current, waker, now, call,
-			from_irq ? WAKE_F_IRQ | (!can_tell || in_softirq() ? WAKE_F_SOFT : 0) : 0);
+	if (logs) {
+		soft = from_irq && (!can_tell || in_softirq());
+		/* the network's soft interrupts are served within the calls that send; others hit the task by chance */
+		leads = !from_irq || (soft && call != CALL_NONE && (!t || t->off == ST_BLOCKED_NET || t->off == ST_BLOCKED_POLL));
+		wake_log_add(cpu, heads, p, current, leads && !waker, now, call, (from_irq ? WAKE_F_IRQ : 0) | (soft ? WAKE_F_SOFT : 0));
+	}
 	if (t) {
 		t->waker_slice = slice;
 		t->waker_tid = current->pid;
@@ -382,7 +383,7 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 	u64 arg;
 
 	if (enabled && (thread_of_any(p) || thread_of_any(current) || is_waker(current->pid)))
-		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, current, 0, now_ns(), task_call(current, &arg),
+		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, current, 1, now_ns(), task_call(current, &arg),
 			WAKE_F_FORK);
 	return 0;
 }

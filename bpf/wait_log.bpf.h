@@ -117,8 +117,10 @@ static __always_inline u32 task_call(struct task_struct *task, u64 *ret_arg)
 }
 
 /* When the CPU last switched; 0: unknown. */
-static __always_inline u64 ran_since(u32 cpu, const struct wait_log_heads *heads)
+static __always_inline u64 ran_since(void)
 {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *before = heads ? ran_at(cpu, heads->ran - 1) : NULL;
 
 	return before ? before->end_ns : 0;
@@ -135,8 +137,8 @@ static __always_inline u32 thread_call(struct thread *t, struct task_struct *tas
 	return t->in_syscall && t->sys_nr < CALL_NONE ? t->sys_nr : CALL_NONE;
 }
 
-/* Why a task that may be visited leaves the CPU, beyond what its state says. */
-static __always_inline void ran_why(struct ran *r, struct thread *out, struct task_struct *prev)
+/* Why a task that may be visited leaves the CPU, beyond what its state says. Not inline: the programs' stacks are nearly full. */
+static __noinline void ran_why(struct ran *r, struct thread *out, struct task_struct *prev)
 {
 	u64 arg = 0;
 
@@ -155,9 +157,10 @@ static __always_inline void ran_why(struct ran *r, struct thread *out, struct ta
 }
 
 /* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
-static __always_inline void ran_switch(u32 cpu, struct wait_log_heads *heads, struct thread *out, struct task_struct *prev,
-	struct task_struct *next, u64 now, u64 how)
+static __always_inline void ran_switch(struct thread *out, struct task_struct *prev, struct task_struct *next, u64 now, u64 how)
 {
+	u32 cpu = bpf_get_smp_processor_id();
+	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *r, *after;
 	u32 task_state = (u32)how;
 	u64 fault_ns;
@@ -190,9 +193,9 @@ static __always_inline void ran_switch(u32 cpu, struct wait_log_heads *heads, st
 	WRITE_ONCE(heads->ran, heads->ran + 1);
 }
 
-/* The running task wakes another one, or creates it. target: the waker is a thread of one. */
+/* The running task wakes another one, or creates it. leads: the way back may visit this task for it, or with WAKE_F_FORK the other one. */
 static __always_inline void wake_log_add(u32 cpu, struct wait_log_heads *heads, struct task_struct *woken, struct task_struct *waker,
-	bool target, u64 now, u32 call, u32 flags)
+	bool leads, u64 now, u32 call, u32 flags)
 {
 	struct wake *w;
 	u32 i;
@@ -210,11 +213,8 @@ static __always_inline void wake_log_add(u32 cpu, struct wait_log_heads *heads, 
 	w->flags = flags | (waker->flags & PF_KTHREAD ? WAKE_F_KERNEL : 0);
 	smp_wmb();
 	WRITE_ONCE(heads->wakes, heads->wakes + 1);
-	if (flags & WAKE_F_FORK)
-		waker_add(woken->pid);
-	/* an interrupt that hit user code is not the waker's */
-	else if (!target && !(waker->flags & PF_KTHREAD) && (!(flags & WAKE_F_IRQ) || (flags & WAKE_F_SOFT && call != CALL_NONE)))
-		waker_add(waker->pid);
+	if (leads && !(waker->flags & PF_KTHREAD))
+		waker_add(flags & WAKE_F_FORK ? woken->pid : waker->pid);
 }
 
 #endif
