@@ -77,6 +77,34 @@ static __always_inline void waker_add(u32 tid)
 		__sync_fetch_and_or(bits, 1ull << tid % 64);
 }
 
+#define FILE_NAMES_MAX 1024
+
+/* The names of the files that threads waited for, by file_note(). The least recently used one makes room: then it has no name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FILE_NAMES_MAX);
+	__type(key, u64);
+	__type(value, struct file_name);
+} file_names SEC(".maps");
+
+/* Notes the name of a file, and returns its key: device and inode. 0: no such descriptor. */
+static __noinline u64 file_note(struct task_struct *task, u64 fd)
+{
+	struct file *file = file_of_fd(task, fd);
+	struct file_name n = {};
+	u64 key;
+
+	if (!file)
+		return 0;
+	key = (u64)BPF_CORE_READ(file, f_inode, i_sb, s_dev) << 32 | (u32)BPF_CORE_READ(file, f_inode, i_ino);
+	if (bpf_map_lookup_elem(&file_names, &key))
+		return key;
+	bpf_probe_read_kernel_str(n.name, sizeof(n.name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	bpf_probe_read_kernel_str(n.directory, sizeof(n.directory), BPF_CORE_READ(file, f_path.dentry, d_parent, d_name.name));
+	bpf_map_update_elem(&file_names, &key, &n, BPF_ANY);
+	return key;
+}
+
 static __always_inline u32 wait_log_index(u32 cpu, u64 n)
 {
 	return cpu << log_shift | ((u32)n & ((1u << log_shift) - 1));
@@ -147,13 +175,14 @@ static __noinline void ran_why(struct ran *r, struct thread *out, struct task_st
 	if (r->state != ST_BLOCKED_OTHER)
 		return;
 	r->call = out ? thread_call(out, prev, &arg) : task_call(prev, &arg);
-	r->arg = arg;
 	if (out && cfg.track_syscalls)
 		r->state = out->off;
 	else if (r->call != CALL_NONE)
 		r->state = blocked_in_syscall(prev, r->call, arg);
 	else if (!(prev->flags & (PF_KTHREAD | PF_EXITING)))
 		r->state = ST_BLOCKED_FAULT;
+	if (cfg.names && r->state == ST_BLOCKED_IO && (class_of(r->call) & ~SYS_F_TRANSFER) == SYS_FD)
+		r->file = file_note(prev, arg);
 }
 
 /* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
@@ -178,6 +207,7 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 		ran_is(r, prev);
 	r->flags = 0;
 	r->call = CALL_NONE;
+	r->file = 0;
 	fault_ns = out ? out->times.ns[ST_FAULT] - out->fault_on : 0;
 	r->fault_ns = fault_ns < ~0u ? fault_ns : ~0u;
 	if (how & SWITCH_PREEMPT || !task_state)

@@ -50,6 +50,7 @@ struct inf_config {
 	u8 ipc;	     /* distinguish calls that pass data between processes or threads ... */
 	u8 ipc_only; /* ... and send no others */
 	u8 steps;    /* functions have probes, so there may be steps */
+	u8 names;    /* of files that threads wait for */
 	u8 windows;  /* the window opens and closes repeatedly: steps are followed in between */
 	u8 pmu;	     /* 1 << counter: these are read; 0: none */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */

@@ -17,13 +17,18 @@
 /* A task's time on a CPU. It began at the end of the entry before. */
 struct ran {
 	u64 end_ns;
-	u64 arg; /* with a call: its first argument */
+	u64 file; /* that it waits for, on a disk: its key in `file_names`; 0: none is known */
 	u32 tid, tgid;
 	char comm[TASK_COMM_LEN];
 	u16 call; /* the number of the system call in which it left the CPU to wait; CALL_NONE: in none */
 	u8 state; /* enum time_state from then on; ST_CPU: it is gone */
 	u8 flags; /* RAN_F_* */
 	u32 fault_ns; /* of a thread of a target: its time in page faults, on the CPU */
+};
+
+/* A file by its name and that of its directory. Both may be cut, and are the traced side's: any bytes. */
+struct file_name {
+	char name[64], directory[32];
 };
 
 #define WAKE_F_IRQ 0x01    /* from an interrupt: it hit the waker by chance */

@@ -709,7 +709,7 @@ static void chrome_gap(struct chrome_sink *c, const struct rec_gap *r)
 		chrome_name_track(c, r->h.tgid, TID_PATHS + i, drawn_gap_track_name(i, name), -1);
 	}
 	for (unsigned int nth = 0; nth < drawn_gap_slices(r); nth++) {
-		drawn_gap_slice(&d, r, nth, &at);
+		drawn_gap_slice(&d, &c->rec, r, nth, &at);
 		chrome_span(c, &at, r->h.tgid, TID_PATHS + i, &d);
 	}
 }

@@ -8,6 +8,7 @@
 #include "gpu/hand_over.h"
 #include "util/fmt.h"
 #include "util/names.h"
+#include "wait_log.h"
 
 bool counts_ipc(const struct counters *c, const uint64_t *n, uint64_t *ret_ipc)
 {
@@ -253,4 +254,15 @@ bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_
 	else
 		*ret_value = r->h.dur_ns ? (r->busy_ns * 100 + r->h.dur_ns / 2) / r->h.dur_ns : 0;
 	return c != GPU_COUNTER_WAITS || r->has_waits;
+}
+
+bool gap_segment_file(const struct recording *rec, const struct gap_segment *s, char buf[GAP_FILE_MAX])
+{
+	struct file_name f;
+
+	if (!s->file || !rec->file_name || !rec->file_name(rec->file_name_arg, s->file, &f))
+		return false;
+	/* the root's name is "/" */
+	snprintf(buf, GAP_FILE_MAX, "%.*s%s%.*s", (int)sizeof(f.directory), f.directory, strcmp(f.directory, "/") ? "/" : "", (int)sizeof(f.name), f.name);
+	return true;
 }

@@ -165,7 +165,7 @@ unsigned int drawn_gap_slices(const struct rec_gap *r)
 	return r->n + (gap_listed_since(r) > r->h.start_ns);
 }
 
-static void draw_gap_segment(struct drawn *d, const struct gap_segment *s)
+static void draw_gap_segment(struct drawn *d, const struct recording *rec, const struct gap_segment *s)
 {
 	const char *state = time_state_name((enum time_state)s->state);
 	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
@@ -181,6 +181,8 @@ static void draw_gap_segment(struct drawn *d, const struct gap_segment *s)
 		drawn_add(d, "pid", DRAWN_NUMBER, s->tgid);
 	if (call)
 		drawn_add_word(d, "call", call);
+	if (gap_segment_file(rec, s, d->file))
+		drawn_add_text(d, "file", d->file, sizeof(d->file));
 	if (s->flags & GAP_SEGMENT_F_WAKES)
 		drawn_add(d, "wakes", DRAWN_FLAG, 1);
 	if (s->state != ST_RUNNABLE)
@@ -189,7 +191,7 @@ static void draw_gap_segment(struct drawn *d, const struct gap_segment *s)
 	drawn_add(d, "behind_tid", DRAWN_NUMBER, s->by_tid);
 }
 
-void drawn_gap_slice(struct drawn *d, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at)
+void drawn_gap_slice(struct drawn *d, const struct recording *rec, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at)
 {
 	unsigned int back = drawn_gap_slices(r) - 1 - nth; /* the record has the last one first */
 	const struct gap_segment *s = back < r->n ? &r->seg[r->n_causes + back] : NULL;
@@ -204,7 +206,7 @@ void drawn_gap_slice(struct drawn *d, const struct rec_gap *r, unsigned int nth,
 		ret_at->dur_ns = gap_listed_since(r) - r->h.start_ns;
 	}
 	if (s && s->state < ST_MAX)
-		draw_gap_segment(d, s);
+		draw_gap_segment(d, rec, s);
 	drawn_add(d, "step", DRAWN_NUMBER, r->step);
 }
 

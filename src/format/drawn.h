@@ -53,7 +53,7 @@ struct drawn {
 	uint8_t flags; /* REC_F_* of a span that was cut */
 	size_t n;
 	struct drawn_arg args[DRAWN_ARGS_MAX];
-	char texts[2][REQUEST_NAME_LEN];
+	char texts[2][REQUEST_NAME_LEN], file[GAP_FILE_MAX];
 };
 
 _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IRQ_NAME_LEN, "texts of all kinds fit");
@@ -84,7 +84,7 @@ void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct 
 /* The timeline of a gap, the earliest part first: how many slices, and the nth, whose time is set in *ret_at. They touch each
  * other and cover the gap; the first stands for what the record has no room for, if there is such time. */
 unsigned int drawn_gap_slices(const struct rec_gap *r);
-void drawn_gap_slice(struct drawn *d, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at);
+void drawn_gap_slice(struct drawn *d, const struct recording *rec, const struct rec_gap *r, unsigned int nth, struct rec_hdr *ret_at);
 
 /* Returns the index of a context among those of its process, which it joins if it is new; `max`: there are too many. */
 unsigned int drawn_gap_track(uint64_t *contexts, unsigned int *n, unsigned int max, uint64_t context);

@@ -703,7 +703,7 @@ static void perfetto_gap(struct perfetto_sink *s, const struct rec_gap *r)
 		return;
 	row = perfetto_track(s, &pr->lane_rows[which][i], pr->row, drawn_gap_track_name(i, name), NO_RANK, NULL);
 	for (unsigned int nth = 0; nth < drawn_gap_slices(r); nth++) {
-		drawn_gap_slice(&d, r, nth, &at);
+		drawn_gap_slice(&d, &s->rec, r, nth, &at);
 		event_init_drawn(&e, s, row, &d);
 		event_write_span(&e, perfetto_ts(s, at.start_ns), perfetto_ts(s, at.start_ns + at.dur_ns));
 	}

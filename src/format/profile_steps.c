@@ -334,9 +334,10 @@ static char *add_gpu_parts(
 
 #define PATH_MAX_LISTED 4 /* in a line */
 
-static char *add_cause(char *p, unsigned int number, const struct gap_segment *s)
+static char *add_cause(char *p, const struct recording *rec, unsigned int number, const struct gap_segment *s)
 {
 	const char *state = time_state_name((enum time_state)s->state), *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
+	char file[GAP_FILE_MAX];
 	const char *behind;
 
 	if (s->comm[0])
@@ -347,6 +348,8 @@ static char *add_cause(char *p, unsigned int number, const struct gap_segment *s
 	p = fmt_json_str(PUT_KEY_N(p, pathN_state, number), state, strlen(state));
 	if (call)
 		p = fmt_json_str(PUT_KEY_N(p, pathN_call, number), call, strlen(call));
+	if (gap_segment_file(rec, s, file))
+		p = fmt_json_str(PUT_KEY_N(p, pathN_file, number), file, strlen(file));
 	if (s->state == ST_RUNNABLE) {
 		behind = gap_segment_behind(s);
 		p = fmt_json_str(PUT_KEY_N(p, pathN_behind, number), behind, strnlen(behind, sizeof(s->by)));
@@ -356,11 +359,11 @@ static char *add_cause(char *p, unsigned int number, const struct gap_segment *s
 	return fmt_us(PUT_KEY_N(p, pathN_us, number), s->dur_ns);
 }
 
-char *profile_add_path(char *p, struct causes *c)
+char *profile_add_path(char *p, const struct recording *rec, struct causes *c)
 {
 	causes_finish(c, PATH_MAX_LISTED);
 	for (unsigned int i = 0; i < c->n; i++)
-		p = add_cause(p, i + 1, &c->list[i]);
+		p = add_cause(p, rec, i + 1, &c->list[i]);
 	p = PUT_NONZERO(p, path_rest_us, c->others_ns);
 	return PUT_NONZERO(p, path_unknown_us, c->unknown_ns);
 }
@@ -381,7 +384,7 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->gap)
-		p = profile_add_path(PUT(p, gap_us, h->gap_ns), h->gap);
+		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, h->gap);
 	if (h->gpu)
 		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);

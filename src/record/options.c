@@ -162,6 +162,7 @@ void events_configure(const struct record_options *o, const struct probe_table *
 		c->counters = o->counters ? o->counters : COUNTERS_HARDWARE;
 	c->cfg.sums = profile;
 	c->cfg.sums_live = !!o->view;
+	c->cfg.names = !o->no_names;
 	c->cfg.ipc = record_wants_trace(o) && e & EVENT_IPC;
 	c->cfg.ipc_only = !(e & EVENT_SYSCALLS);
 	c->cfg.emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;

@@ -898,6 +898,8 @@ int windows_begin(struct windows *w)
 		.host = &w->host,
 		.sockets = w->o->events & EVENT_REQUESTS,
 		.gaps = w->in->gaps,
+		.file_name = w->in->gaps && !w->o->no_names ? session_file_name : NULL,
+		.file_name_arg = w->c->session,
 		.meta = &w->meta,
 		.on_file = windows_add_file,
 		.on_file_arg = w,

@@ -272,7 +272,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 #define PATHS_MAX 4
 
 struct path_row {
-	uint32_t comm, state, call, behind; /* names */
+	uint32_t comm, state, call, file, behind; /* names */
 	uint32_t tid, pid, behind_tid;
 	int64_t ns, behind_ns;
 };
@@ -283,6 +283,7 @@ static const struct read_key path_keys[] = {
 	{ "pid", KEY_U32, offsetof(struct path_row, pid) },
 	{ "state", KEY_NAME, offsetof(struct path_row, state) },
 	{ "call", KEY_NAME, offsetof(struct path_row, call) },
+	{ "file", KEY_NAME, offsetof(struct path_row, file) },
 	{ "behind", KEY_NAME, offsetof(struct path_row, behind) },
 	{ "behind_tid", KEY_U32, offsetof(struct path_row, behind_tid) },
 	{ "behind_us", KEY_US, offsetof(struct path_row, behind_ns) },
@@ -294,12 +295,12 @@ static const struct read_key path_keys[] = {
 static uint32_t path_name(struct model *m, const struct path_row *row, const char *of)
 {
 	const char *state = model_text(m, row->state);
-	char name[160], thread[32] = "";
+	char name[320], thread[32] = "";
 
 	if (!row->comm)
 		snprintf(thread, sizeof(thread), "thread %u", row->tid);
-	snprintf(name, sizeof(name), "%.40s%s%s: %.32s%s%.32s", model_text(m, row->comm), thread, of, *state ? state : "?",
-		row->call ? " in " : "", model_text(m, row->call));
+	snprintf(name, sizeof(name), "%.40s%s%s: %.32s%s%.32s%s%.111s", model_text(m, row->comm), thread, of, *state ? state : "?",
+		row->call ? " in " : "", model_text(m, row->call), row->file ? " of " : "", model_text(m, row->file));
 	return model_name(m, name);
 }
 

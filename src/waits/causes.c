@@ -53,13 +53,14 @@ void causes_add(struct causes *c, const struct gap_segment *s)
 		c->others_ns += s->dur_ns;
 		return;
 	}
+	if (i < c->n && c->list[i].file != s->file)
+		c->list[i].file = 0;
 	if (i == c->n) {
 		c->list[c->n++] = *s;
 		c->list[i].dur_ns = c->list[i].by_ns = 0;
 	}
 	c->list[i].dur_ns += s->dur_ns;
 	c->list[i].by_ns += s->by_ns ? s->by_ns : s->dur_ns;
-	c->list[i].arg = s->arg;
 }
 
 void causes_add_gap(struct causes *c, const struct rec_gap *gap)

@@ -232,7 +232,7 @@ struct walk {
 
 static bool is_same(const struct gap_segment *a, const struct gap_segment *b)
 {
-	return a->tid == b->tid && a->state == b->state && a->call == b->call && a->arg == b->arg && a->by_tid == b->by_tid &&
+	return a->tid == b->tid && a->state == b->state && a->call == b->call && a->file == b->file && a->by_tid == b->by_tid &&
 	       (a->flags & GAP_SEGMENT_F_LIMITED) == (b->flags & GAP_SEGMENT_F_LIMITED);
 }
 
@@ -348,7 +348,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 		}
 	}
 	s.call = r->entry->call;
-	s.arg = s.call == CALL_NONE ? 0 : r->entry->arg;
+	s.file = r->entry->file;
 	walk_add(k, off_ns, s);
 }
 

@@ -51,7 +51,14 @@ test_kernel() {
 		--profile "$TMP/kernel.jsonl" -- "$PROGRAMS/gaps" 20 "${plants[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	[ -z "$limited" ] || rmdir "$limited"
 	check "the disk and the limit" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/kernel.jsonl" "$TMP/truth"
-	check "the report names the limit" grep -q 'gaps: runnable, mostly held back by a CPU limit' <("$INFTRACE" report "$TMP/kernel.jsonl")
+	"$INFTRACE" report "$TMP/kernel.jsonl" >"$TMP/report"
+	if [[ " ${plants[*]} " == *" cold "* ]]; then
+		check "and the file" grep -qE "gaps: blocked_io in read of $(basename "$TMP")/gaps-......\$" "$TMP/report"
+		"$INFTRACE" record --no-names --engine "$TMP/engine.json" --profile "$TMP/none.jsonl" -- "$PROGRAMS/gaps" 2 cold >/dev/null 2>"$TMP/err" ||
+			not_ok "--no-names: recorded" "$(cat "$TMP/err")"
+		same "--no-names: no file" "$(grep -c _file "$TMP/none.jsonl")" 0
+	fi
+	[ -z "$limited" ] || check "the report names the limit" grep -q 'gaps: runnable, mostly held back by a CPU limit' "$TMP/report"
 }
 
 # The tracks have the same gaps: see check_gaps.py --track.

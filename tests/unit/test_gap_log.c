@@ -121,4 +121,24 @@ TEST(finished)
 	assert_int_equal(c.unknown_ns, 9);
 }
 
+/* A cause has a file if all of it was spent on that one. */
+TEST(files)
+{
+	struct gap_segment one = { .dur_ns = 10, .tid = 1, .state = ST_BLOCKED_IO, .file = 77 }, two = { .dur_ns = 20, .tid = 2, .state = ST_BLOCKED_IO, .file = 77 };
+	struct causes c = {};
+
+	causes_add(&c, &one);
+	causes_add(&c, &two);
+	causes_add(&c, &one);
+	two.file = 78;
+	causes_add(&c, &two);
+	two.file = 77;
+	causes_add(&c, &two);
+	causes_finish(&c, 4);
+	assert_int_equal(c.n, 2);
+	assert_int_equal(c.list[0].tid, 2);
+	assert_int_equal(c.list[0].file, 0);
+	assert_int_equal(c.list[1].file, 77);
+}
+
 RUN_TESTS(NULL, NULL)

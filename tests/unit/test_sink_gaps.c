@@ -3,6 +3,7 @@
 #include <asm/unistd.h>
 
 #include "pftrace.h"
+#include "wait_log.h"
 
 static struct rec_gap gap;
 
@@ -33,6 +34,15 @@ static void emit_gap(struct out *o)
 	sink_record(o->s, &gap.h, REC_GAP_SIZE(gap.n_causes + gap.n));
 }
 
+/* Names may have no NUL. */
+static bool file_name(const void *arg, uint64_t key, struct file_name *ret)
+{
+	assert_null(arg);
+	memset(ret, 'n', sizeof(*ret));
+	memcpy(ret->directory, "\"", 2);
+	return key == 5;
+}
+
 /* One with a segment of each form. */
 static void emit_forms(struct out *o)
 {
@@ -41,7 +51,7 @@ static void emit_forms(struct out *o)
 	gap_begin(0x10, 100, 100);
 	gap.n_causes = 1; /* a cause is no part of the timeline */
 	gap.seg[0] = (struct gap_segment){ .dur_ns = 100000, .tid = 1, .state = ST_CPU };
-	gap_add("server", TID, ST_CPU, 10);
+	gap_add("server", TID, ST_CPU, 10)->file = 6; /* forgotten */
 	s = gap_add("server", TID, ST_RUNNABLE, 20);
 	s->by_tid = 77;
 	memcpy(s->by, "a name, 16 bytes", sizeof(s->by));
@@ -49,6 +59,7 @@ static void emit_forms(struct out *o)
 	gap_add("server", TID, ST_RUNNABLE, 5)->flags = GAP_SEGMENT_F_LIMITED;
 	s = gap_add("up\"\xff", 78, ST_BLOCKED_SLEEP, 30);
 	s->call = __NR_clock_nanosleep;
+	s->file = 5;
 	s->flags = GAP_SEGMENT_F_WAKES;
 	gap_add("", 79, ST_CPU, 10)->tgid = 0;
 	s = gap_add("", 0, ST_MAX, 20);
@@ -60,13 +71,15 @@ TEST_WITH(test_chrome, setup, teardown)
 {
 	struct out o;
 
+	rec.file_name = file_name; /* the sinks copy it */
 	chrome_open(&o);
 	emit_forms(&o);
 	chrome_expect(&o, NULL,
 		"{'ph':'X','pid':5000000,'tid':4194330,'ts':100.000,'dur':20.000,'name':'unknown','cat':'gap','args':{'step':7}}\n"
 		"{'ph':'X','pid':5000000,'tid':4194330,'ts':120.000,'dur':10.000,'name':'79: cpu','cat':'gap','args':{'tid':79,'step':7}}\n"
 		"{'ph':'X','pid':5000000,'tid':4194330,'ts':130.000,'dur':30.000,'name':'up\\'\xef\xbf\xbd: blocked_sleep','cat':'gap',"
-		"'args':{'tid':78,'pid':5000000,'call':'clock_nanosleep','wakes':true,'step':7}}\n"
+		"'args':{'tid':78,'pid':5000000,'call':'clock_nanosleep',"
+		"'file':'\\'/nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn','wakes':true,'step':7}}\n"
 		"{'ph':'X','pid':5000000,'tid':4194330,'ts':160.000,'dur':5.000,'name':'server: runnable','cat':'gap',"
 		"'args':{'tid':5000001,'pid':5000000,'behind':'cpu.max','behind_tid':0,'step':7}}\n"
 		"{'ph':'X','pid':5000000,'tid':4194330,'ts':165.000,'dur':5.000,'name':'server: runnable','cat':'gap',"
@@ -86,6 +99,7 @@ TEST_WITH(test_perfetto, setup, teardown)
 	struct reader *r;
 	struct out o;
 
+	rec.file_name = file_name;
 	perfetto_open(&o);
 	emit_forms(&o);
 	r = perfetto_read(&o);

@@ -114,15 +114,35 @@ struct fdtable {
 	struct file **fd;
 };
 
+struct path {
+	struct dentry *dentry;
+};
+
 struct file {
 	struct inode *f_inode;
 	struct file_operations *f_op;
+	struct path f_path;
 	void *private_data;
+};
+
+struct qstr {
+	unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
 };
 
 struct inode {
 	unsigned short i_mode;
 	u32 i_rdev;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct super_block {
+	u32 s_dev;
 };
 
 struct socket {
