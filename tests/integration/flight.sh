@@ -13,14 +13,6 @@ export INFTRACE
 at_end umount -ql "$TMP/disk" "$TMP/full"
 at_end fsfreeze -u "$TMP/disk"
 
-engine() { # PROGRAM: its step() is the engine's
-	cat >"$TMP/$1.engine.json" <<-JSON
-		{ "name": "$1", "version": 1, "match": { "mapped": ["$1"] }, "probes": [
-		  { "library": "$1", "symbol": "step", "role": "step", "args": { "n_tokens": "s32 arg1" },
-		    "name": "n_tokens == 1 ? decode : prefill" } ] }
-	JSON
-}
-
 # fly NAME OPTION...: a recording with a flight recorder; its pid is in RECORDER.
 fly() {
 	recording RECORDER "$1" --output-dir "$TMP/$1" "${@:2}"
@@ -166,7 +158,7 @@ says() { # WORD
 
 # Spans that are open.
 test_open() {
-	engine hung
+	step_engine hung
 	waiting hung hung "$PROGRAMS/hung"
 	fly hung --engine "$TMP/hung.engine.json" -u hung:outer -u hung:inner -u hung:pass -u hung:spin \
 		--flight-recorder 16MB -p "$hung"
@@ -197,7 +189,7 @@ test_open() {
 
 # A stall, and its cause.
 test_cause() {
-	engine planted
+	step_engine planted
 	while read -r planted times state who; do
 		waiting target "$planted" "$PROGRAMS/planted" "$planted" "$times"
 		fly "$planted" --engine "$TMP/planted.engine.json" --flight-recorder 8MB --trigger 'step>150ms' \
@@ -266,7 +258,7 @@ has_steps() { # N
 
 # The last steps only.
 test_steps() {
-	engine stalls
+	step_engine stalls
 	# shellcheck disable=SC2046
 	fly steps --engine "$TMP/stalls.engine.json" --flight-recorder 8MB -- "$PROGRAMS/stalls" $(printf 'decode=1 %.0s' {1..30}) pause=600000
 	wait_until 60 has_steps 30 || not_ok "steps: 30 of them" "$("$INFTRACE" status -p "$RECORDER")"

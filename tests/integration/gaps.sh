@@ -9,22 +9,12 @@ need python3
 PLANTS=(none spin sleep lock upstream unix pipe child stop faults)
 cd "$TMP" || exit # for the file that is read cold
 
-cat >"$TMP/engine.json" <<-'JSON'
-	{
-	  "name": "gaps", "version": 1, "match": { "mapped": ["gaps"] },
-	  "probes": [
-	    {
-	      "library": "gaps", "symbol": "step", "role": "step",
-	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
-	    }
-	  ]
-	}
-JSON
+step_engine gaps
 
 # Each plant 20 times. On a busy machine something else may be in the way, such as a wait for a CPU meanwhile: at a load of 15, of two
 # of 20.
 test_planted() {
-	"$INFTRACE" record --engine "$TMP/engine.json" --profile "$TMP/planted.jsonl" -- \
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" --profile "$TMP/planted.jsonl" -- \
 		"$PROGRAMS/gaps" 20 "${PLANTS[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	check "every gap has its cause" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/planted.jsonl" "$TMP/truth"
 	check "valid" "$INFTRACE" validate "$TMP/planted.jsonl"
@@ -47,23 +37,31 @@ test_kernel() {
 	else
 		skip "limit" "no cgroup with a CPU limit can be made"
 	fi
-	GAPS_LIMITED=$limited/cgroup.procs GAPS_FREE=$(dirname "$limited")/cgroup.procs "$INFTRACE" record --engine "$TMP/engine.json" \
+	GAPS_LIMITED=$limited/cgroup.procs GAPS_FREE=$(dirname "$limited")/cgroup.procs "$INFTRACE" record --engine "$TMP/gaps.engine.json" \
 		--profile "$TMP/kernel.jsonl" -- "$PROGRAMS/gaps" 20 "${plants[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	[ -z "$limited" ] || rmdir "$limited"
 	check "the disk and the limit" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/kernel.jsonl" "$TMP/truth"
 	"$INFTRACE" report "$TMP/kernel.jsonl" >"$TMP/report"
 	if [[ " ${plants[*]} " == *" cold "* ]]; then
 		check "and the file" grep -qE "gaps: blocked_io in read of $(basename "$TMP")/gaps-......\$" "$TMP/report"
-		"$INFTRACE" record --no-names --engine "$TMP/engine.json" --profile "$TMP/none.jsonl" -- "$PROGRAMS/gaps" 2 cold >/dev/null 2>"$TMP/err" ||
+		"$INFTRACE" record --no-names --engine "$TMP/gaps.engine.json" --profile "$TMP/none.jsonl" -- "$PROGRAMS/gaps" 2 cold >/dev/null 2>"$TMP/err" ||
 			not_ok "--no-names: recorded" "$(cat "$TMP/err")"
 		same "--no-names: no file" "$(grep -c _file "$TMP/none.jsonl")" 0
 	fi
 	[ -z "$limited" ] || check "the report names the limit" grep -q 'gaps: runnable, mostly held back by a CPU limit' "$TMP/report"
 }
 
+# An asynchronous server in Python, each 20 times: a callback that blocks the loop, a timer, a garbage collection.
+test_asyncio() {
+	"$INFTRACE" record --py-step "$TOP/tests/programs/asyncio_gaps.py:step" --profile "$TMP/asyncio.jsonl" -- \
+		/usr/bin/python3 "$TOP/tests/programs/asyncio_gaps.py" 20 none sleep timer collection >"$TMP/truth" 2>"$TMP/err" ||
+		not_ok "recorded" "$(cat "$TMP/err")"
+	check "the loop of an asynchronous server" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/asyncio.jsonl" "$TMP/truth"
+}
+
 # The tracks have the same gaps: see check_gaps.py --track.
 test_tracks() {
-	"$INFTRACE" record --engine "$TMP/engine.json" -o "$TMP/tracks.json" -o "$TMP/tracks.pftrace" --profile "$TMP/tracks.jsonl" -- \
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" -o "$TMP/tracks.json" -o "$TMP/tracks.pftrace" --profile "$TMP/tracks.jsonl" -- \
 		"$PROGRAMS/gaps" 5 "${PLANTS[@]}" >"$TMP/out" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	check "the track has the gaps and causes of the profile" "$TOP/tests/programs/check_gaps.py" --track "$TMP/tracks.json" "$TMP/tracks.jsonl"
 	check "the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/tracks.pftrace" "$TMP/tracks.json"
@@ -72,7 +70,7 @@ test_tracks() {
 
 # In windows, the first step of each has no gap.
 test_windows() {
-	"$INFTRACE" record --engine "$TMP/engine.json" --window every=300ms,for=150ms --output-dir "$TMP/windows" -- \
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" --window every=300ms,for=150ms --output-dir "$TMP/windows" -- \
 		"$PROGRAMS/gaps" 60 spin sleep lock >"$TMP/out" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	check "gaps are between the steps of a window" "$TOP/tests/programs/check_gaps.py" --sums "$TMP"/windows/profile_*.jsonl
 }

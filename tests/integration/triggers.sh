@@ -14,7 +14,7 @@ fly() {
 	local name=$1
 	args_split "${@:2}"
 	rc=0
-	"$INFTRACE" record --engine "$TMP/stalls.json" --flight-recorder 64MB --output-dir "$TMP/$name" \
+	"$INFTRACE" record --engine "$TMP/stalls.engine.json" --flight-recorder 64MB --output-dir "$TMP/$name" \
 		"${BEFORE[@]}" -- "$PROGRAMS/stalls" pause=500 "${BEHIND[@]}" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
 		rc=$?
 }
@@ -31,17 +31,7 @@ each_time() {
 }
 
 need python3
-cat >"$TMP/stalls.json" <<-'JSON'
-	{
-	  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
-	  "probes": [
-	    {
-	      "library": "stalls", "symbol": "step", "role": "step",
-	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
-	    }
-	  ]
-	}
-JSON
+step_engine stalls
 
 # Steps.
 test_steps() {

@@ -6,7 +6,7 @@
     check_gaps.py --sums PROFILE...
     check_gaps.py --track TRACE PROFILE
 
-A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long (ns). The profile is right about a
+The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long (ns). The profile is right about a
 step if most of the gap is put down to that thread, in the state that the plant causes, and for as long: within 5 %, or what the
 thread and its wakers then waited for a CPU. --sums: only that each gap reaches from the end of one step to the begin of the
 next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its gap, and what the
@@ -21,7 +21,7 @@ import sys
 STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
     "pipe": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
-    "cold": {"blocked_io"}, "limit": {"runnable"},
+    "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault"},
 }
 
 

@@ -11,6 +11,15 @@ traces=()
 run_logged "$PROGRAMS/make.log" "cannot build the test programs" \
 	make -C "$TOP/tests/programs" O="$PROGRAMS"
 
+# step_engine PROGRAM: an engine whose steps are the calls of step(n_tokens) there, in TMP/PROGRAM.engine.json
+step_engine() {
+	cat >"$TMP/$1.engine.json" <<-JSON
+		{ "name": "$1", "version": 1, "match": { "mapped": ["$1"] }, "probes": [
+		  { "library": "$1", "symbol": "step", "role": "step", "args": { "n_tokens": "s32 arg1" },
+		    "name": "n_tokens == 1 ? decode : prefill" } ] }
+	JSON
+}
+
 # Prints what a recording left, when it went wrong.
 record_result() { # NAME EXIT-CODE
 	if [ "$2" -eq 0 ]; then
