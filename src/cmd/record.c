@@ -196,18 +196,11 @@ static error_t record_parse_option(int key, char *arg, struct argp_state *state)
 	case 'q':
 		log_set_level(-1);
 		break;
-	case 'v':
-		log_set_level(log_level() + 1);
-		break;
-	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
-		state->child_inputs[0] = state->child_inputs[1] = o;
-		break;
-	case ARGP_KEY_ARGS:
-		err = target_take_arguments(o, state->argv + state->next);
-		break;
 	default:
-		return cmd_set(key, arg, o);
+		if (key == ARGP_KEY_INIT)
+			state->child_inputs[1] = o; /* of the windows */
+		err = target_parse(key, state, o);
+		return err == ARGP_ERR_UNKNOWN ? cmd_set(key, arg, o) : err;
 	}
 	return err ? EINVAL : 0;
 }
@@ -295,9 +288,6 @@ int cmd_record(int argc, char **argv)
 		code = EXIT_RUN;
 	record_strings_free(&strings);
 	trigger_free(o.triggers);
-	free(o.pids);
-	free(o.engines);
-	free(o.uprobes);
-	free(o.py_steps);
+	target_free(&o);
 	return code;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
@@ -107,7 +108,7 @@ static bool text_is_number(const char *text)
 }
 
 /* -p $(pgrep NAME) with several matches: -p 12 34 56 */
-int target_take_arguments(struct record_options *o, char **args)
+static int take_arguments(struct record_options *o, char **args)
 {
 	int err = 0;
 
@@ -125,6 +126,31 @@ int target_take_arguments(struct record_options *o, char **args)
 	}
 	o->command = NULL;
 	return err;
+}
+
+error_t target_parse(int key, struct argp_state *state, struct record_options *o)
+{
+	switch (key) {
+	case 'v':
+		log_set_level(log_level() + 1);
+		return 0;
+	case ARGP_KEY_INIT:
+		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
+		state->child_inputs[0] = o;
+		return 0;
+	case ARGP_KEY_ARGS:
+		return take_arguments(o, state->argv + state->next) ? EINVAL : 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void target_free(struct record_options *o)
+{
+	free(o->pids);
+	free(o->engines);
+	free(o->uprobes);
+	free(o->py_steps);
 }
 
 int target_check(const struct record_options *o, const char *command)

@@ -10,8 +10,12 @@
 /* A child parser for both; its input is a struct record_options. Prints one line on failure. */
 extern const struct argp target_argp;
 
-/* Takes what follows the options: a command, or more process ids. Prints one line on failure; -EINVAL. */
-int target_take_arguments(struct record_options *o, char **args);
+/* Takes the keys of -v and of argp itself, which makes `o` the input of the first child, and what follows the options: a command,
+ * or more process ids. Prints one line on failure: EINVAL. ARGP_ERR_UNKNOWN: it is another key. */
+error_t target_parse(int key, struct argp_state *state, struct record_options *o);
+
+/* Frees the lists. */
+void target_free(struct record_options *o);
 
 /* Checks that there are targets, of one kind only. `command`: for the message. -EINVAL. */
 int target_check(const struct record_options *o, const char *command);

@@ -114,18 +114,9 @@ static error_t top_parse_option(int key, char *arg, struct argp_state *state)
 	case 'b':
 		a->top.batch = true;
 		break;
-	case 'v':
-		log_set_level(log_level() + 1);
-		break;
-	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
-		state->child_inputs[0] = &a->record;
-		break;
-	case ARGP_KEY_ARGS:
-		err = target_take_arguments(&a->record, state->argv + state->next);
-		break;
 	default:
-		return cmd_set(key, arg, a);
+		err = target_parse(key, state, &a->record);
+		return err == ARGP_ERR_UNKNOWN ? cmd_set(key, arg, a) : err;
 	}
 	return err ? EINVAL : 0;
 }
@@ -149,9 +140,6 @@ int cmd_top(int argc, char **argv)
 		setlocale(LC_CTYPE, "");
 		code = top_run(&a.record, &a.top);
 	}
-	free(a.record.pids);
-	free(a.record.engines);
-	free(a.record.uprobes);
-	free(a.record.py_steps);
+	target_free(&a.record);
 	return code;
 }

@@ -52,26 +52,13 @@ static int parse_why_duration(const char *arg, uint64_t *ret_ns)
 static error_t why_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct why_args *a = state->input;
-	int err = 0;
 
 	switch (key) {
 	case 'd':
-		err = parse_why_duration(arg, &a->duration_ns);
-		break;
-	case 'v':
-		log_set_level(log_level() + 1);
-		break;
-	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
-		state->child_inputs[0] = &a->record;
-		break;
-	case ARGP_KEY_ARGS:
-		err = target_take_arguments(&a->record, state->argv + state->next);
-		break;
+		return parse_why_duration(arg, &a->duration_ns) ? EINVAL : 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return target_parse(key, state, &a->record);
 	}
-	return err ? EINVAL : 0;
 }
 
 int cmd_why(int argc, char **argv)
@@ -92,9 +79,6 @@ int cmd_why(int argc, char **argv)
 		if (cmd_flush("the screen") && !code)
 			code = EXIT_RUN;
 	}
-	free(a.record.pids);
-	free(a.record.engines);
-	free(a.record.uprobes);
-	free(a.record.py_steps);
+	target_free(&a.record);
 	return code;
 }
