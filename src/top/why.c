@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "capture/session.h"
+#include "format/stack_text.h"
 #include "report/output.h"
 #include "sink/sink.h"
 #include "target/process.h"
@@ -30,6 +31,8 @@
 #define THREADS_MAX 16 /* that call the engine; others are left out */
 #define CHAIN_MAX 8
 #define SHOWN_MAX 64 /* later ones are shown once more */
+#define STACKS_MAX 256 /* of threads that wait at the end; others are shown without */
+#define FRAMES_SHOWN 5
 #define BUSIEST 3 /* threads that are shown of a process without steps */
 #define OFTEN_SHARE 0.5
 
@@ -49,6 +52,11 @@ struct doing {
 	uint64_t args[2];
 };
 
+/* A thread that waits at the end. */
+struct waiting {
+	uint32_t tid, stack; /* its number in the recording */
+};
+
 struct why {
 	struct view view;
 	struct sink sink;
@@ -58,6 +66,8 @@ struct why {
 	uint64_t due_ns, now_ns;
 	struct caller callers[THREADS_MAX];
 	size_t n_callers, more_callers;
+	struct waiting waiting[STACKS_MAX];
+	size_t n_waiting;
 	uint64_t unanswered, oldest_ns; /* requests, and when the first of them came */
 	pid_t shown[SHOWN_MAX];
 	size_t n_shown;
@@ -252,6 +262,33 @@ static pid_t put_culprit(struct why *w, const struct doing *d)
 	return (pid_t)often.tid;
 }
 
+/* Where it waits: from the innermost function that says something outwards, "in a < b < main". */
+static void put_stack(struct why *w, const struct doing *d)
+{
+	char text[STACK_TEXT_MAX], shown[STACK_TEXT_MAX];
+	const struct frame *subject, *f;
+	const uint32_t *frames;
+	unsigned int n, shown_frames = 0;
+	size_t i = 0;
+
+	while (i < w->n_waiting && w->waiting[i].tid != (uint32_t)d->tid)
+		i++;
+	if (i == w->n_waiting || !w->rec->stacks || !(subject = stack_subject(w->rec->stacks, w->waiting[i].stack)))
+		return;
+	n = stacks_get(w->rec->stacks, w->waiting[i].stack, &frames);
+	for (unsigned int k = 0; k < n && shown_frames < FRAMES_SHOWN; k++) {
+		f = stacks_frame(w->rec->stacks, frames[k]);
+		if (!f || (!shown_frames && f != subject))
+			continue;
+		stack_text_name(f, text);
+		if (shown_frames && (!strncmp(text, "__libc_start", 12) || !strcmp(text, "start_thread"))) /* what every thread begins with */
+			break;
+		fprintf(w->out, "%s%.100s", shown_frames++ ? " < " : "        in ", text_printable(shown, sizeof(shown), text));
+	}
+	if (shown_frames)
+		fprintf(w->out, "\n");
+}
+
 static bool was_shown(struct why *w, pid_t tid)
 {
 	for (size_t i = 0; i < w->n_shown; i++) {
@@ -279,6 +316,7 @@ static void put_chain(struct why *w, pid_t tgid, pid_t tid)
 		put_doing(w, &d);
 		tid = put_culprit(w, &d);
 		fprintf(w->out, "\n");
+		put_stack(w, &d);
 	}
 }
 
@@ -385,6 +423,8 @@ static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 	(void)size;
 	if (h->kind == REC_STEP)
 		why_step(w, (const struct rec_step *)h);
+	if (h->kind == REC_STACK && h->id == SAMPLE_OFF_CPU && h->flags & REC_F_OPEN_END && w->n_waiting < STACKS_MAX)
+		w->waiting[w->n_waiting++] = (struct waiting){ h->tid, ((const struct rec_stack *)h)->stack };
 	if (h->kind != REC_REQUEST || !(h->flags & REC_F_OPEN_END))
 		return;
 	if (!w->unanswered++ || h->start_ns < w->oldest_ns)
