@@ -334,8 +334,9 @@ static bool leads_on(const struct wake *k, uint32_t on, uint8_t state)
 /* The thread waited since the end of the run: goes on with the thread that woke it, or with what it did before. */
 static void walk_wait(struct walk *k, const struct run *r)
 {
-	uint64_t off_ns = r->end_ns, wake_ns;
-	const struct wake *wake = find_wake(k->w, k->on, off_ns > RACE_NS ? off_ns - RACE_NS : 0, k->at_ns);
+	uint64_t off_ns = r->end_ns, wake_ns, since_ns = off_ns > RACE_NS ? off_ns - RACE_NS : 0;
+	/* one from before the run began ended the wait before it: the kernel does not report each wake-up */
+	const struct wake *wake = find_wake(k->w, k->on, since_ns > r->start_ns ? since_ns : r->start_ns, k->at_ns);
 	struct gap_segment s = segment_of(r, r->entry->state);
 
 	if (wake) {

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib.sh"
 . "$TOP/tests/programs/programs.sh"
 need python3
-PLANTS=(none spin sleep lock upstream unix pipe child stop faults)
+PLANTS=(none spin sleep lock upstream unix pipe client child stop faults)
 cd "$TMP" || exit # for the file that is read cold
 
 step_engine gaps

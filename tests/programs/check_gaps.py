@@ -20,7 +20,7 @@ import sys
 # What the culprit does meanwhile; besides, it waits for a CPU.
 STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
-    "pipe": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
+    "pipe": {"blocked_sleep"}, "client": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
     "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault"},
 }
 

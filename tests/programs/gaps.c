@@ -132,6 +132,8 @@ static void plant_lock(void)
 }
 
 /* Another process answers a message after a while: by a socket, or it reads a pipe late. */
+#define READER_BUFFER (64 << 10) /* of a socket, about */
+
 struct peer {
 	int to, from;
 	pid_t pid;
@@ -160,25 +162,33 @@ static void plant_peer(struct peer *p)
 	truth.tid = p->pid;
 }
 
-static struct peer peer_start(int family)
+static void connect_pair(int family, int pair[2])
 {
-	int pair[2], server, client;
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(a);
-	struct peer p;
+	int server, bytes = READER_BUFFER;
 
 	if (family == AF_UNIX) {
 		must(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
-	} else {
-		server = socket(AF_INET, SOCK_STREAM, 0);
-		must(server >= 0 && !bind(server, (void *)&a, sizeof(a)) && !listen(server, 1) && !getsockname(server, (void *)&a, &len), "listen");
-		client = socket(AF_INET, SOCK_STREAM, 0);
-		must(client >= 0 && !connect(client, (void *)&a, sizeof(a)), "connect");
-		pair[0] = client;
-		pair[1] = accept(server, NULL, NULL);
-		must(pair[1] >= 0, "accept");
-		close(server);
+		return;
 	}
+	server = socket(AF_INET, SOCK_STREAM, 0);
+	must(server >= 0 && !setsockopt(server, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)), "socket");
+	must(!bind(server, (void *)&a, sizeof(a)) && !listen(server, 1) && !getsockname(server, (void *)&a, &len), "listen");
+	pair[0] = socket(AF_INET, SOCK_STREAM, 0);
+	must(pair[0] >= 0 && !setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), "socket");
+	must(!connect(pair[0], (void *)&a, sizeof(a)), "connect");
+	pair[1] = accept(server, NULL, NULL);
+	must(pair[1] >= 0, "accept");
+	close(server);
+}
+
+static struct peer peer_start(int family)
+{
+	struct peer p;
+	int pair[2];
+
+	connect_pair(family, pair);
 	p = (struct peer){ pair[0], pair[0], fork() };
 	must(p.pid >= 0, "fork");
 	if (!p.pid) {
@@ -203,48 +213,75 @@ static void plant_unix(void)
 	plant_peer(&unix_peer);
 }
 
-/* A pipe is full, and its reader takes its time. */
+/* A pipe, or the connection to a client, is full, and its reader takes its time. */
 #define PIPE_BYTES (65536 + 4096) /* a pipe holds 64 KB */
+#define CLIENT_BYTES (1 << 20)    /* the two buffers of a connection hold less */
 
-static int full_pipe[2];
-static pid_t pipe_reader;
+static struct peer late_reader, late_client;
 
-static void pipe_start(void)
+/* fds: its end, and the writer's. */
+static struct peer reader_start(const int fds[2], const char *name, size_t bytes)
 {
-	char c[65536];
+	struct peer p = { .to = fds[1], .pid = fork() };
+	static char c[65536];
 
-	must(!pipe(full_pipe), "pipe");
-	pipe_reader = fork();
-	must(pipe_reader >= 0, "fork");
-	if (!pipe_reader) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, "late reader");
-		close(full_pipe[1]);
-		for (;;) {
-			struct pollfd f = { full_pipe[0], POLLIN, 0 };
+	must(p.pid >= 0, "fork");
+	if (p.pid) {
+		close(fds[0]);
+		return p;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, name);
+	close(fds[1]);
+	for (;;) {
+		struct pollfd f = { fds[0], POLLIN, 0 };
 
-			poll(&f, 1, -1);
-			sleep_for(PLANT_NS);
-			for (size_t left = PIPE_BYTES; left;) {
-				ssize_t n = read(full_pipe[0], c, sizeof(c));
+		poll(&f, 1, -1);
+		sleep_for(PLANT_NS);
+		for (size_t left = bytes; left;) {
+			ssize_t n = read(fds[0], c, sizeof(c) < left ? sizeof(c) : left);
 
-				if (n <= 0)
-					exit(0);
-				left -= (size_t)n;
-			}
+			if (n <= 0)
+				exit(0);
+			left -= (size_t)n;
 		}
 	}
-	close(full_pipe[0]);
+}
+
+static void readers_start(void)
+{
+	int fds[2], pair[2];
+
+	must(!pipe(fds), "pipe");
+	late_reader = reader_start(fds, "late reader", PIPE_BYTES);
+	connect_pair(AF_INET, pair);
+	late_client = reader_start((const int[]){ pair[1], pair[0] }, "late client", CLIENT_BYTES);
+}
+
+static void plant_write(const struct peer *p, size_t bytes)
+{
+	static char c[CLIENT_BYTES];
+	uint64_t from = clock_ns(CLOCK_MONOTONIC);
+
+	for (size_t left = bytes; left;) {
+		ssize_t n = write(p->to, c, left);
+
+		must(n > 0, "write");
+		left -= (size_t)n;
+	}
+	truth.tid = p->pid;
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from;
 }
 
 static void plant_pipe(void)
 {
-	static char c[PIPE_BYTES];
-	uint64_t from = clock_ns(CLOCK_MONOTONIC);
+	plant_write(&late_reader, PIPE_BYTES);
+}
 
-	must(write(full_pipe[1], c, sizeof(c)) == sizeof(c), "write");
-	truth.tid = pipe_reader;
-	truth.ns = clock_ns(CLOCK_MONOTONIC) - from;
+static void plant_client(void)
+{
+	plant_write(&late_client, CLIENT_BYTES);
+	truth.ns = PLANT_NS; /* what it then takes to send so much is not its reader's */
 }
 
 /* A child computes, and is waited for. It is in the way from its birth to its end. */
@@ -370,6 +407,7 @@ static const struct {
 	{ "upstream", plant_upstream },
 	{ "unix", plant_unix },
 	{ "pipe", plant_pipe },
+	{ "client", plant_client },
 	{ "child", plant_child },
 	{ "stop", plant_stop },
 	{ "faults", plant_faults },
@@ -388,7 +426,7 @@ int main(int argc, char **argv)
 	sem_init(holder_has = &has, 0, 0);
 	upstream = peer_start(AF_INET);
 	unix_peer = peer_start(AF_UNIX);
-	pipe_start();
+	readers_start();
 	stopper_start();
 	for (char **a = argv + 2; *a && cold < 0; a++) {
 		if (!strcmp(*a, "cold"))

@@ -230,6 +230,17 @@ TEST_WITH(circles, set_up, NULL)
 	way_is(10, 0, 100, 700, "10 cpu 100, 10 runnable <0 100, 0 ? 400");
 }
 
+/* A timer ended the sleep, which was not reported: the wake-up that ended the wait before is not that of this one. */
+TEST_WITH(unreported, set_up, NULL)
+{
+	woke(0, 95, 20, 10);
+	ran(0, 20, 100, ST_RUNNABLE);
+	ran(0, 10, 120, ST_BLOCKED_SLEEP);
+	ran(0, 0, 500, ST_RUNNABLE);
+	runs(0, 10);
+	way_is(10, 0, 90, 600, "10 cpu 100, 10 blocked_sleep 380, 10 cpu 20, 10 runnable <20 5, 20* cpu 5");
+}
+
 /* What threads do now, and who wakes them. */
 TEST_WITH(now, set_up, NULL)
 {
