@@ -48,7 +48,8 @@ test_kernel() {
 			not_ok "--no-names: recorded" "$(cat "$TMP/err")"
 		same "--no-names: no file" "$(grep -c _file "$TMP/none.jsonl")" 0
 	fi
-	[ -z "$limited" ] || check "the report names the limit" grep -q 'gaps: runnable, mostly held back by a CPU limit' "$TMP/report"
+	# in the report it shares a row with the waits for a CPU, and on a busy machine these may be longer
+	[ -z "$limited" ] || check "the limit is named" grep -q '_behind":"cpu.max"' "$TMP/kernel.jsonl"
 }
 
 # An asynchronous server in Python, each 20 times: a callback that blocks the loop, a timer, a garbage collection.
