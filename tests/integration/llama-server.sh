@@ -74,8 +74,9 @@ test_cut() {
 	spawn CLIENTS "$BUILD/programs/llama_clients" -u 8 -n 100000 "${URL##*:}" >"$TMP/cut.clients"
 	for i in {1..20}; do
 		check "cut $i: recorded" "$INFTRACE" record -q -d 500ms -e +requests --profile "$TMP/cut$i.jsonl" -p "$SERVER"
-		check "cut $i: valid" "$INFTRACE" validate "$TMP/cut$i.jsonl" --require token_prof,request_prof
-		check "cut $i: report" "$INFTRACE" report "$TMP/cut$i.jsonl"
+		check "cut $i: valid" "$INFTRACE" validate "$TMP/cut$i.jsonl"
+		# on a busy machine no step may have ended yet
+		! grep -q token_prof "$TMP/cut$i.jsonl" || check "cut $i: report" "$INFTRACE" report "$TMP/cut$i.jsonl"
 		[ "$(json 'any(e["shape"].get("joined") and "ttft_client" not in e["stage_us"] for e in p if e["event"] == "request_prof")' \
 			p="$TMP/cut$i.jsonl")" != true ] || break
 	done
