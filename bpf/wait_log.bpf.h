@@ -49,9 +49,8 @@ struct {
 
 /*
  * The threads that the way back may visit beyond those of the targets: they woke one of these, or each other. A bit each, by
- * tid. Most tasks of a machine have nothing to do with the targets: of them only is logged that they ran, which costs a third
- * of the whole. So what a thread waited for before it woke one of these for the first time is not known. A tid that is used
- * again is one too many.
+ * tid. Most tasks of a machine have nothing to do with the targets; only that they ran is logged. So what a thread waited for
+ * before it woke one of these for the first time is not known. A tid that is used again is one too many.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

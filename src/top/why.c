@@ -100,8 +100,9 @@ static bool doing_read(pid_t tid, struct doing *ret)
 }
 
 /*
- * The thread that holds the lock it waits for, and its process; 0: none is known. A lock with priority inheritance has the thread's number in its word
- * (futex(2)). A mutex of glibc has 1 or 2 there, and the number two words later (__owner of struct __pthread_mutex_s, nptl).
+ * The thread that holds the lock it waits for, and its process; 0: none is known. A lock with priority inheritance has the
+ * thread's number in its word (futex(2)). A mutex of glibc has 1 or 2 there, and the number two words later (__owner of struct
+ * __pthread_mutex_s, nptl).
  */
 static pid_t lock_owner(const struct doing *d, pid_t *ret_tgid)
 {
@@ -164,17 +165,17 @@ static void put_file(FILE *out, const struct doing *d)
 	fprintf(out, " from %s", text_printable(shown, sizeof(shown), link));
 }
 
-/* How long it has done so, if that began within the recording. */
+/* How long it has done so. */
 static void put_since(struct why *w, const struct doing *d)
 {
-	struct last_run last;
+	uint64_t end_ns;
+	bool before;
 
 	if (!w->walker)
 		return;
-	if (!last_run_find(w->walker, (uint32_t)d->tid, w->rec->start_boot_ns, w->now_ns, &last))
-		fprintf(w->out, " for more than %s", DURATION((int64_t)(w->now_ns - w->rec->start_boot_ns)));
-	else if (last.end_ns < w->now_ns)
-		fprintf(w->out, " for %s", DURATION((int64_t)(w->now_ns - last.end_ns)));
+	end_ns = last_run_end(w->walker, (uint32_t)d->tid, w->rec->start_boot_ns, w->now_ns, &before);
+	if (end_ns && end_ns < w->now_ns)
+		fprintf(w->out, " for %s%s", before ? "more than " : "", DURATION((int64_t)(w->now_ns - end_ns)));
 }
 
 static void put_thread(FILE *out, const struct doing *d, pid_t tgid)

@@ -423,15 +423,17 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
 }
 
-bool last_run_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, struct last_run *ret)
+uint64_t last_run_end(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, bool *ret_before)
 {
+	uint64_t begin_ns;
 	struct run r;
 
 	w->since_ns = since_ns;
-	if (!find_run(w, tid, now_ns, logs_begin(w), &r))
-		return false;
-	*ret = (struct last_run){ r.end_ns, r.entry->state, r.entry->call };
-	return logs_kept(w);
+	begin_ns = logs_begin(w);
+	*ret_before = !find_run(w, tid, now_ns, begin_ns, &r);
+	if (!logs_kept(w))
+		return 0;
+	return *ret_before ? begin_ns : r.end_ns;
 }
 
 #define WAKERS_MAX 32 /* others are not counted: a most frequent one is among the first in all likelihood */

@@ -42,15 +42,9 @@ struct way {
  * the rest is unknown. Quick if the times of successive calls are near each other. */
 void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
 
-/* What a thread did last. */
-struct last_run {
-	uint64_t end_ns; /* it left the CPU; UINT64_MAX: it runs */
-	uint8_t state;   /* enum time_state since then */
-	uint16_t call;   /* CALL_NONE: none */
-};
-
-/* False: it has not run since since_ns, or the logs do not reach back. */
-bool last_run_find(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, struct last_run *ret);
+/* When a thread last left the CPU; UINT64_MAX: it runs; 0: not known. With *ret_before it was before that instant, from which on
+ * the logs are complete. */
+uint64_t last_run_end(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, bool *ret_before);
 
 /* Who woke a thread most often, other than an interrupt or a thread of the kernel. */
 struct frequent_waker {

@@ -216,6 +216,21 @@ TEST_WITH(overwritten, set_up, NULL)
 	way_is(20, 0, 7000, us - 2210, "20 cpu 10, 20 runnable <10 10, 20 cpu 10, 0 ? 760");
 }
 
+/* A thread that has not run since the logs begin has not run for that long, and no longer is known. */
+TEST_WITH(overwritten_last, set_up, NULL)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	uint64_t us = 0;
+	bool before;
+
+	for (int i = 0; i < 1000; i++)
+		ran(0, i % 2 ? 10 : 20, us += 10, ST_RUNNABLE);
+	runs(0, 20);
+	assert_int_equal(last_run_end(w, 30, 0, us * US, &before), (us - 2240) * US);
+	assert_true(before);
+	wait_walker_free(w);
+}
+
 TEST_WITH(circles, set_up, NULL)
 {
 	/* two threads woke each other at one instant, as it seems */
@@ -246,7 +261,7 @@ TEST_WITH(now, set_up, NULL)
 {
 	struct wait_walker *w = wait_walker_new(&logs);
 	struct frequent_waker often;
-	struct last_run last;
+	bool before;
 
 	ran(0, 11, 100, ST_BLOCKED_FUTEX)->call = SYS_futex;
 	runs(0, 12);
@@ -259,13 +274,11 @@ TEST_WITH(now, set_up, NULL)
 	woke(1, 130, 13, 21);
 	woke(1, 131, 12, 11)->flags = WAKE_F_IRQ;
 	woke(1, 132, 11, 11);
-	assert_true(last_run_find(w, 11, 10 * US, 300 * US, &last));
-	assert_int_equal(last.end_ns, 200 * US);
-	assert_int_equal(last.state, ST_BLOCKED_POLL);
-	assert_int_equal(last.call, SYS_poll);
-	assert_true(last_run_find(w, 12, 10 * US, 300 * US, &last));
-	assert_true(last.end_ns == UINT64_MAX);
-	assert_false(last_run_find(w, 14, 10 * US, 300 * US, &last));
+	assert_int_equal(last_run_end(w, 11, 10 * US, 300 * US, &before), 200 * US);
+	assert_false(before);
+	assert_true(last_run_end(w, 12, 10 * US, 300 * US, &before) == UINT64_MAX);
+	assert_int_equal(last_run_end(w, 14, 10 * US, 300 * US, &before), 10 * US);
+	assert_true(before);
 	frequent_waker_find(w, 11, 10 * US, &often);
 	assert_int_equal(often.wakes, 3);
 	assert_int_equal(often.of, 6);
