@@ -37,7 +37,7 @@ test_kernel() {
 	else
 		skip "limit" "no cgroup with a CPU limit can be made"
 	fi
-	GAPS_LIMITED=$limited/cgroup.procs GAPS_FREE=$(dirname "$limited")/cgroup.procs "$INFTRACE" record --engine "$TMP/gaps.engine.json" \
+	GAPS_LIMITED=$limited GAPS_FREE=$(dirname "$limited") "$INFTRACE" record --engine "$TMP/gaps.engine.json" \
 		--profile "$TMP/kernel.jsonl" -- "$PROGRAMS/gaps" 20 "${plants[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
 	[ -z "$limited" ] || rmdir "$limited"
 	check "the disk and the limit" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/kernel.jsonl" "$TMP/truth"

@@ -6,11 +6,11 @@
     check_gaps.py --sums PROFILE...
     check_gaps.py --track TRACE PROFILE
 
-The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long (ns). The profile is right about a
-step if most of the gap is put down to that thread, in the state that the plant causes, and for as long: within 5 %, or what the
-thread and its wakers then waited for a CPU. --sums: only that each gap reaches from the end of one step to the begin of the
-next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its gap, and what the
-profile says of a thread is the sum of that thread's slices.
+The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long at
+least and at most (ns). The profile is right about a step if most of the gap is put down to that thread, in the state that the
+plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --sums: only that each gap
+reaches from the end of one step to the begin of the next, and that its parts sum to it. --track: in the trace, the slices before a
+step touch each other and cover its gap, and what the profile says of a thread is the sum of that thread's slices.
 """
 import argparse
 import collections
@@ -102,7 +102,7 @@ def check_track(trace, profile):
     print(f"{len(by_step)} gaps, {len(slices)} slices")
 
 
-def judge(plant, tid, us, shape):
+def judge(plant, tid, us, us_most, shape):
     """What is wrong with a step's line; None: nothing."""
     listed = list(paths(shape))
     if "gap_us" not in shape or bad_sum(shape):
@@ -116,7 +116,7 @@ def judge(plant, tid, us, shape):
     if plant == "stop" and state > 5000:  # it stops the thread of the steps, too, which may wait until the other one runs again
         waits += sum(t for who, what, t in listed if what == "blocked_futex")
     # the clock of a thread leaves out interrupts, and what a hypervisor takes away
-    most = 2 * us + 2000 if "cpu" in STATES[plant] else 1.05 * us + 100
+    most = 2 * us_most + 2000 if "cpu" in STATES[plant] else 1.05 * us_most + 100
     if not 0.95 * us - waits <= state <= most:
         return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
     first = next((p for p in listed if p[1] != "runnable"), None)
@@ -143,8 +143,8 @@ def main():
     if len(steps) != len(truth) + 1:
         sys.exit(f"{len(steps)} steps in the profile, {len(truth) + 1} were made")
     right, of = collections.Counter(), collections.Counter()
-    for (plant, tid, ns), shape in zip(truth, steps[1:]):
-        wrong = judge(plant, int(tid), int(ns) / 1000, shape)
+    for (plant, tid, *ns), shape in zip(truth, steps[1:]):
+        wrong = judge(plant, int(tid), int(ns[0]) / 1000, int(ns[-1]) / 1000, shape)
         of[plant] += 1
         right[plant] += wrong is None
         if wrong:

@@ -5,10 +5,11 @@
  *	gaps N [PLANT...]
  *
  * N rounds of each plant, in turn. Prints a line for each step: the plant, the thread that was in the way, and for how long it
- * was by its own clock, in ns.
+ * was by its own clock, in ns; for a CPU limit also the most that it may have been.
  */
 #include "../program.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <semaphore.h>
 
@@ -21,7 +22,7 @@ static bool ending;
 
 static struct {
 	pid_t tid;
-	uint64_t ns;
+	uint64_t ns, most; /* most: 0: ns */
 } truth;
 
 void step(int n_tokens);
@@ -372,27 +373,55 @@ static void plant_cold(void)
 	truth.ns = clock_ns(CLOCK_MONOTONIC) - from - cpu;
 }
 
-/* It computes in a cgroup with a CPU limit: GAPS_LIMITED is its list of processes, GAPS_FREE that of one without. */
+/*
+ * It computes in a cgroup with a CPU limit: GAPS_LIMITED is its directory, GAPS_FREE that of one without. How long it was held
+ * back is in the kernel's own statistics; after that it may wait for a CPU that others have.
+ */
 static void enter(const char *name)
 {
-	const char *path = getenv(name);
-	int fd = open(path ? path : "", O_WRONLY | O_CLOEXEC);
+	char path[512];
+	int fd;
 
-	must(fd >= 0 && write(fd, "0", 1) == 1, name);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", getenv(name));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	must(fd >= 0 && write(fd, "0", 1) == 1, path);
 	close(fd);
+}
+
+static uint64_t held_back(void)
+{
+	uint64_t n = 0;
+	char line[512];
+	FILE *f;
+
+	snprintf(line, sizeof(line), "%s/cpu.stat", getenv("GAPS_LIMITED"));
+	f = fopen(line, "re");
+	must(f != NULL, line);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "throttled_time %" SCNu64, &n) == 1) /* version 1 of cgroups: ns */
+			break;
+		if (sscanf(line, "throttled_usec %" SCNu64, &n) == 1) {
+			n *= 1000;
+			break;
+		}
+	}
+	must(!feof(f), "cpu.stat");
+	fclose(f);
+	return n;
 }
 
 static void plant_limit(void)
 {
-	uint64_t from, cpu;
+	uint64_t from, cpu, before = held_back();
 
 	enter("GAPS_LIMITED"); /* which itself may take a while */
 	from = clock_ns(CLOCK_MONOTONIC);
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	spin_for(CLOCK_THREAD_CPUTIME_ID, PLANT_NS);
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-	truth.ns = clock_ns(CLOCK_MONOTONIC) - from - cpu;
+	truth.most = clock_ns(CLOCK_MONOTONIC) - from - cpu;
 	enter("GAPS_FREE");
+	truth.ns = held_back() - before;
 	truth.tid = gettid_now();
 }
 
@@ -444,9 +473,10 @@ int main(int argc, char **argv)
 			while (n < LENGTH(plants) && strcmp(plants[n].name, *a))
 				n++;
 			must(n < LENGTH(plants), *a);
+			truth.most = 0;
 			plants[n].plant();
 			order();
-			printf("%s %d %llu\n", *a, truth.tid, (unsigned long long)truth.ns);
+			printf("%s %d %" PRIu64 " %" PRIu64 "\n", *a, truth.tid, truth.ns, truth.most ? truth.most : truth.ns);
 		}
 	}
 	ending = true;
