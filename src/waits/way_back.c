@@ -252,7 +252,7 @@ static void walk_add(struct walk *k, uint64_t start_ns, struct gap_segment s)
 	k->wakes = false;
 	k->at_ns = start_ns;
 	causes_add(&way->causes, &s);
-	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s)) {
+	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s) && start_ns + s.dur_ns == last->start_ns) {
 		last->start_ns = start_ns;
 		last->dur_ns += s.dur_ns;
 	} else {
@@ -395,22 +395,41 @@ static void walk_step(struct walk *k)
 		walk_wait(k, &r);
 }
 
-void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
+static struct walk walk_begin(struct wait_walker *w, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
 {
-	struct walk k = { .w = w, .way = ret, .from_ns = from_ns, .at_ns = to_ns, .on = tid };
-
 	ret->end = GAP_COMPLETE;
+	ret->n = 0;
 	memset(&ret->causes, 0, sizeof(ret->causes));
 	w->since_ns = since_ns;
-	k.begin_ns = logs_begin(w);
-	while (k.at_ns > from_ns && ret->end == GAP_COMPLETE) {
-		if (k.at_ns <= k.begin_ns)
-			ret->end = GAP_TOO_OLD;
-		else if (k.steps++ == STEPS_MAX)
-			ret->end = GAP_TOO_LONG;
-		else
-			walk_step(&k);
-	}
+	return (struct walk){ .w = w, .way = ret, .from_ns = from_ns, .at_ns = to_ns, .begin_ns = logs_begin(w) };
+}
+
+/* Whether the way goes on. */
+static bool walk_may(struct walk *k, uint64_t from_ns)
+{
+	if (k->at_ns <= from_ns || k->way->end != GAP_COMPLETE)
+		return false;
+	if (k->at_ns <= k->begin_ns)
+		k->way->end = GAP_TOO_OLD;
+	else if (k->steps++ == STEPS_MAX)
+		k->way->end = GAP_TOO_LONG;
+	return k->way->end == GAP_COMPLETE;
+}
+
+/* Goes back to from_ns. */
+static void walk_to(struct walk *k, uint64_t from_ns)
+{
+	k->from_ns = from_ns;
+	while (walk_may(k, from_ns))
+		walk_step(k);
+}
+
+void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
+{
+	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
+
+	k.on = tid;
+	walk_to(&k, from_ns);
 	if (!logs_kept(w)) {
 		memset(&ret->causes, 0, sizeof(ret->causes));
 		ret->end = GAP_TOO_OLD;
@@ -419,6 +438,48 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 	}
 	k.wakes = false;
 	walk_add(&k, from_ns, (struct gap_segment){ .call = CALL_NONE, .state = ST_MAX });
+	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
+	causes_finish(&ret->causes, GAP_CAUSES_MAX);
+}
+
+/* Goes back to from_ns, and adds only what the thread waited. */
+static void walk_waits(struct walk *k, uint32_t tid, uint64_t from_ns)
+{
+	struct run r;
+
+	while (walk_may(k, from_ns) && find_run(k->w, tid, k->at_ns, k->begin_ns, &r)) {
+		k->cpu = r.cpu;
+		if (r.end_ns >= k->at_ns) { /* it ran, after an earlier run */
+			k->at_ns = r.start_ns > from_ns ? r.start_ns : from_ns;
+			if (k->at_ns <= from_ns)
+				return;
+			if (!find_run(k->w, tid, k->at_ns, k->begin_ns, &r) || r.entry->state == ST_CPU) {
+				k->way->end = GAP_TOO_OLD; /* it waited since before the logs begin, or is new */
+				return;
+			}
+		}
+		k->on = tid;
+		walk_to(k, r.end_ns > from_ns ? r.end_ns : from_ns);
+	}
+}
+
+void waits_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, const struct held *held, struct way *ret)
+{
+	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
+
+	if (held->by) {
+		walk_waits(&k, tid, held->to_ns);
+		k.at_ns = held->to_ns;
+		k.on = held->by;
+		walk_to(&k, held->from_ns);
+		k.at_ns = held->from_ns;
+	}
+	walk_waits(&k, tid, from_ns);
+	if (!logs_kept(w)) {
+		memset(&ret->causes, 0, sizeof(ret->causes));
+		ret->end = GAP_TOO_OLD;
+		k.n = 0;
+	}
 	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
 }

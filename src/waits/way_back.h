@@ -42,6 +42,16 @@ struct way {
  * the rest is unknown. Quick if the times of successive calls are near each other. */
 void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
 
+/* A wait at a barrier for another thread, perhaps without leaving the CPU. by 0: none. */
+struct held {
+	uint32_t by;
+	uint64_t from_ns, to_ns;
+};
+
+/* As way_back(), but only of what the thread waited within from_ns..to_ns: each wait is followed to its own begin, and the
+ * segments only touch each other within one. If the way ends early, what is left of it is in no cause. */
+void waits_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, const struct held *held, struct way *ret);
+
 /* When a thread last left the CPU; UINT64_MAX: it runs; 0: not known. With *ret_before it was before that instant, from which on
  * the logs are complete. */
 uint64_t last_run_end(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, bool *ret_before);

@@ -86,6 +86,84 @@ static void way_is(uint32_t tid, uint64_t since_us, uint64_t from_us, uint64_t t
 	assert_string_equal(text, want);
 }
 
+/* Likewise of what the thread waited, with the end of the way, and the sum of the causes. */
+static void waits_are(uint32_t tid, uint64_t from_us, uint64_t to_us, const struct held *held, const char *want, uint64_t sum_us)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+	char text[1024] = "";
+	uint64_t at = to_us * US, sum = 0;
+
+	waits_back(w, tid, 0, from_us * US, to_us * US, held, &way);
+	wait_walker_free(w);
+	for (size_t i = 0; i < way.n; i++) {
+		assert_true(way.seg[i].start_ns + way.seg[i].dur_ns <= at);
+		at = way.seg[i].start_ns;
+		add_segment(text, sizeof(text), &way.seg[i]);
+	}
+	assert_true(at >= from_us * US);
+	for (size_t i = 0; i < way.causes.n; i++)
+		sum += way.causes.list[i].dur_ns;
+	assert_string_equal(text, want);
+	assert_int_equal(sum, sum_us * US);
+	assert_int_equal(way.end, GAP_COMPLETE);
+}
+
+static const struct held no_barrier;
+
+/* 20 works all the time, but only what it did while 10 waited for it counts; and 10's own waits. */
+TEST_WITH(waits_within, set_up, NULL)
+{
+	ran(0, 10, 200, ST_RUNNABLE);
+	ran(0, 99, 250, ST_RUNNABLE);
+	ran(0, 10, 400, ST_BLOCKED_FUTEX);
+	woke(1, 700, 20, 10);
+	ran(0, 0, 720, ST_RUNNABLE);
+	ran(0, 10, 900, ST_BLOCKED_SLEEP);
+	woke(0, 950, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 0, 950, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 20, 500, ST_RUNNABLE);
+	ran(1, 98, 540, ST_RUNNABLE);
+	runs(1, 20);
+	waits_are(10, 100, 1000, &no_barrier,
+		"10 blocked_sleep 50, 10 runnable <0 20, 20* cpu 160, 20 runnable <98 40, 20 cpu 100, 10 runnable <99 50", 420);
+	/* waits that its begin and end cut */
+	waits_are(10, 600, 930, &no_barrier, "10 blocked_sleep 30, 10 runnable <0 20, 20* cpu 100", 150);
+	waits_are(10, 730, 890, &no_barrier, "", 0);
+}
+
+/* It came onto the CPU when the logs had begun, and what it did before is not there. */
+TEST_WITH(waits_since_before, set_up, NULL)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+
+	ran(0, 99, 500, ST_RUNNABLE);
+	runs(0, 10);
+	waits_back(w, 10, 0, 100 * US, 1000 * US, &no_barrier, &way);
+	wait_walker_free(w);
+	assert_int_equal(way.end, GAP_TOO_OLD);
+	assert_int_equal(way.causes.n, 0);
+}
+
+/* It spins at a barrier for 20, which sleeps. Its own waits meanwhile do not count twice. */
+TEST_WITH(waits_at_barrier, set_up, NULL)
+{
+	ran(0, 10, 300, ST_RUNNABLE);
+	ran(0, 99, 350, ST_RUNNABLE);
+	ran(0, 10, 800, ST_RUNNABLE);
+	ran(0, 99, 810, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 20, 150, ST_BLOCKED_SLEEP);
+	woke(1, 600, 0, 20)->flags = WAKE_F_IRQ;
+	ran(1, 0, 600, ST_RUNNABLE);
+	runs(1, 20);
+	waits_are(10, 100, 1000, &(struct held){ 20, 200 * US, 700 * US }, "10 runnable <99 10, 20 cpu 100, 20 blocked_sleep 400", 510);
+	/* unknown for whom: as ever */
+	waits_are(10, 100, 1000, &no_barrier, "10 runnable <99 10, 10 runnable <99 50", 60);
+}
+
 TEST_WITH(own_time, set_up, NULL)
 {
 	ran(0, 10, 1000, ST_RUNNABLE);
