@@ -45,8 +45,7 @@ __weak __noinline int behind_add(struct behind_table *table, const struct ran *r
 }
 
 struct behind_division {
-	struct thread *t;
-	struct behind_table *table; /* NULL: only finds who was in the way for longest */
+	struct behind_table *table;
 	u32 cpu;
 	u64 at;        /* the number of the running task's entry */
 	u64 from, end; /* not divided yet */
@@ -67,28 +66,21 @@ static long behind_step(u32 i, struct behind_division *d)
 	if (start < d->end) {
 		ns = d->end - start;
 		d->end = start;
-		if (ns > d->t->ran_ns) {
-			d->t->ran_ns = ns;
-			d->t->ran_tid = r->tid;
-			__builtin_memcpy(d->t->ran_comm, r->comm, sizeof(d->t->ran_comm));
-		}
-		if (d->table)
-			behind_add(d->table, r, ns);
+		behind_add(d->table, r, ns);
 	}
 	return d->end <= d->from;
 }
 
-/* Divides from..now among the threads that ran on the CPU. Notes the one that ran for longest as t->ran_tid. */
-__weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
+/* Divides from..now among the threads that ran on the CPU. */
+__weak __noinline int behind_divide(struct behind_table *table, u32 cpu, u64 from, u64 now)
 {
-	struct behind_division d = { .t = t, .table = table, .cpu = cpu, .from = from, .end = now };
+	struct behind_division d = { .table = table, .cpu = cpu, .from = from, .end = now };
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 
-	if (!t || !heads || now <= from)
+	if (!table || !heads || now <= from)
 		return 0;
 	d.at = heads->ran;
 	bpf_loop(RAN_LOOK, behind_step, &d, 0);
-	t->unnamed_ns += d.end - d.from;
 	return 0;
 }
 
@@ -114,8 +106,8 @@ __weak __noinline int behind_charge(struct thread *t, u64 tgid_tid, u32 cpu, u64
 		if (from < g->from)
 			from = g->from;
 	}
-	if (!t->throttled)
-		behind_divide(t, table, cpu, from, now);
+	if (table && !t->throttled)
+		behind_divide(table, cpu, from, now);
 	else if (table && now > from)
 		behind_add(table, &limit, now - from);
 	if (g)

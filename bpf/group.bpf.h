@@ -16,13 +16,11 @@
 #define GROUP_WAYS 4
 #define GROUP_MEMBERS_MAX 64
 
-/* The last thread that arrived at a barrier, and what had held it up since the previous one. */
+/* The last thread that arrived at a barrier. */
 struct arrival {
 	u64 ns;
-	u64 thread;
 	u32 tid;
 	u32 pad;
-	struct stall stalls[STALLS_MAX];
 };
 
 struct group {
@@ -129,45 +127,6 @@ __weak __noinline int group_create(u32 tgid, u64 key)
 	}
 	__sync_fetch_and_add(&stats.workers_full, 1);
 	return 0;
-}
-
-static __always_inline void stall_none(struct stall *s)
-{
-	s->state = ST_CPU;
-	s->dur_ns = 0;
-}
-
-static __always_inline void stalls_forget(struct thread *t)
-{
-	for (int i = 0; i < STALLS_MAX; i++)
-		t->stalls[i].dur_ns = 0;
-}
-
-/* Replaces *ret by the part of *s within from..to, if that is longer. */
-__weak __noinline int stall_take(struct stall *ret, const struct stall *s, u64 from, u64 to)
-{
-	u64 start, end;
-
-	if (!ret || !s)
-		return 0;
-	start = s->start_ns;
-	end = start + s->dur_ns;
-	if (start < from)
-		start = from;
-	if (end > to)
-		end = to;
-	if (end <= start || end - start <= ret->dur_ns)
-		return 0;
-	*ret = *s;
-	ret->start_ns = start;
-	ret->dur_ns = end - start;
-	return 0;
-}
-
-static __always_inline void stall_pick(struct stall *ret, const struct stall *stalls, u64 from, u64 to)
-{
-	for (int i = 0; i < STALLS_MAX; i++)
-		stall_take(ret, &stalls[i], from, to);
 }
 
 /* Takes the workers' table of the thread's group; behind_leave() gives it back. NULL: the thread is no member, or another
@@ -489,17 +448,10 @@ static __always_inline void group_work(struct thread *t, struct group *g, u32 ti
 		group_take(g, t->step.number + 1, 0, t->step.h.start_ns);
 }
 
-static __always_inline void arrival_note(struct arrival *a, struct thread *t, u32 tid, u64 now)
+static __always_inline void arrival_note(struct arrival *a, u32 tid, u64 now)
 {
 	a->ns = now;
-	a->thread = (u64)t;
 	a->tid = tid;
-	for (int i = 0; i < STALLS_MAX; i++) {
-		if (t->stalls[i].dur_ns)
-			a->stalls[i] = t->stalls[i];
-		else
-			a->stalls[i].dur_ns = 0;
-	}
 }
 
 /* A thread arrives at a group's barrier. It has left its previous group. */
@@ -523,9 +475,7 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
 		epoch++;
 	t->epoch = epoch;
-	arrival_note(&g->last[epoch & (GROUP_EPOCHS - 1)], t, tid, now);
-	if (!t->in_step)
-		stalls_forget(t);
+	arrival_note(&g->last[epoch & (GROUP_EPOCHS - 1)], tid, now);
 	return 0;
 }
 
@@ -563,13 +513,11 @@ __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key,
 	t->wait.slot = slot;
 	t->wait.epoch = t->epoch;
 	if (last) {
-		arrival_note(&g->last[t->epoch & (GROUP_EPOCHS - 1)], t, tid, now);
+		arrival_note(&g->last[t->epoch & (GROUP_EPOCHS - 1)], tid, now);
 		WRITE_ONCE(r->ns[t->epoch & (GROUP_EPOCHS - 1)], now);
 		smp_wmb(); /* a thread that finds the number finds the time: wait_end() */
 		WRITE_ONCE(r->epoch, t->epoch);
 	}
-	if (!t->in_step)
-		stalls_forget(t);
 	return 0;
 }
 
@@ -596,36 +544,24 @@ __weak __noinline int release_move(struct thread *t, u64 now)
 	return 0;
 }
 
-/* Notes another thread's arrival within the wait as the straggler, if there is none yet, or if this one was held up for
- * longer. */
-__weak __noinline int straggler_note(struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
+/* Whether another thread arrived within a wait. */
+static __always_inline bool arrival_within(const struct arrival *a, u32 tid, u64 from, u64 now)
 {
-	u64 longest;
-
-	if (!step || !a)
-		return 0;
-	longest = step->straggler.dur_ns;
-	if (a->tid == tid || a->ns < from || a->ns > now)
-		return 0;
-	stall_pick(&step->straggler, a->stalls, from, now);
-	if (!step->straggler_tid || step->straggler.dur_ns > longest)
-		step->straggler_tid = a->tid;
-	return 0;
+	return a->tid != tid && a->ns >= from && a->ns <= now;
 }
 
 /*
- * The thread leaves the barrier: finds the straggler of its longest wait, the last thread to arrive. What held
- * that one up was before its arrival, or right after it, when it was about to release the others. If a
- * thread is interrupted between its arrival and the note of it, the count of the barriers is off by one for
- * a moment: then the straggler is among the other arrivals.
+ * The thread leaves the barrier: if it never waited for longer in this step, finds the straggler, the last thread to arrive. If
+ * a thread is interrupted between its arrival and the note of it, the count of the barriers is off by one for a moment: then it
+ * is the latest of the other arrivals.
  */
 __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64 now)
 {
-	struct stall latest[STALLS_MAX];
 	u32 tid = (u32)tgid_tid;
 	struct rec_step *step;
 	struct arrival *a;
 	struct group *g;
+	u64 latest = 0;
 
 	if (!t || !t->in_step)
 		return 0;
@@ -635,17 +571,19 @@ __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64
 	g = group_of(tgid_tid >> 32, t->group_key);
 	if (!g)
 		return 0;
+	step->held_at = from;
 	step->held_ns = now - from;
-	step->straggler_tid = 0;
-	stall_none(&step->straggler);
 	a = &g->last[t->epoch & (GROUP_EPOCHS - 1)];
-	straggler_note(step, a, tid, from, now);
-	if (step->straggler_tid &&
-		!bpf_probe_read_kernel(
-			&latest, sizeof(latest), (void *)(a->thread + offsetof(struct thread, stalls))))
-		stall_pick(&step->straggler, latest, from, now);
-	for (u32 i = 0; i < GROUP_EPOCHS && step->straggler.dur_ns < step->held_ns / 2; i++)
-		straggler_note(step, &g->last[i], tid, from, now);
+	step->straggler_tid = arrival_within(a, tid, from, now) ? a->tid : 0;
+	if (step->straggler_tid)
+		return 0;
+	for (u32 i = 0; i < GROUP_EPOCHS; i++) {
+		a = &g->last[i];
+		if (arrival_within(a, tid, from, now) && a->ns >= latest) {
+			step->straggler_tid = a->tid;
+			latest = a->ns;
+		}
+	}
 	return 0;
 }
 

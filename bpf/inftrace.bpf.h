@@ -198,13 +198,6 @@ struct asleep {
 	u8 pad[5];
 };
 
-/* Kinds of stalls; a thread keeps the longest of each. */
-enum stall_kind {
-	STALL_BLOCKED,
-	STALL_RUNNABLE,
-	STALLS_MAX,
-};
-
 /* What a thread is doing now. Other threads read it as a whole: see member_look(). */
 struct thread_now {
 	u64 since;
@@ -275,14 +268,8 @@ struct thread_window {
 	u32 epoch;		   /* of that group at the thread's last barrier */
 	struct open_wait wait;	   /* at a barrier that only its arrival shows */
 	u32 member_slot;	   /* its index among the members */
-	u32 ran_tid;		   /* who ran on its CPU instead */
-	char ran_comm[TASK_COMM_LEN];
-	u64 ran_ns;   /* for how long, within the current wait */
 	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
-	u64 unnamed_ns; /* time of the wait in flight for which it is unknown who ran */
 	u64 fault_on; /* times.ns[ST_FAULT] when it last came onto the CPU */
-	char waker_comm[TASK_COMM_LEN];
-	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */
 	struct step_counts counts; /* the kernel's, just read by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];

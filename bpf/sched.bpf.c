@@ -21,13 +21,6 @@ static __always_inline u32 blocked_state(struct thread *t, struct task_struct *t
 	return t->in_syscall ? blocked_in_syscall(task, t->sys_nr, t->sys_arg0) : ST_BLOCKED_OTHER;
 }
 
-/* Notes which thread runs on the CPU that the thread waits for. */
-static __always_inline void note_who_ran(struct thread *t, struct task_struct *other)
-{
-	t->ran_tid = other->pid;
-	__builtin_memcpy(t->ran_comm, other->comm, sizeof(t->ran_comm));
-}
-
 /*
  * Drops a wake-up that does not belong to the sleep that begins, whose own may remain unseen. A thread that is woken while it
  * is about to sleep may find that it need not, and then no switch ends that wake-up. A wake-up from before the thread entered
@@ -58,7 +51,7 @@ static __always_inline void hold_release(struct thread *t, struct task_struct *t
 
 /* Not inline, so that the verifier continues after it with a single state. */
 static __noinline int switch_out(
-	struct thread *t, struct task_struct *task, struct task_struct *next, u64 now, u64 how)
+	struct thread *t, struct task_struct *task, u64 now, u64 how)
 {
 	bool preempt = how & SWITCH_PREEMPT;
 	u32 task_state = (u32)how, state;
@@ -88,10 +81,8 @@ static __noinline int switch_out(
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
 		t->off_flags = OFF_CPU_F_PREEMPT;
-		if (thread_in_work(t)) {
-			note_who_ran(t, next);
+		if (thread_in_work(t))
 			t->throttled = is_throttled(task);
-		}
 	} else if (task_state & TASK_DEAD) {
 		/* exit(2) never returns: its span ends here, after its wake-ups */
 		struct who w = { .tgid = task->tgid, .tid = t->off_tid };
@@ -160,7 +151,6 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 
 				behind_charge(t, tgid_tid, bpf_get_smp_processor_id(),
 					t->moved_ns > queued ? t->moved_ns : queued, now);
-				stalls_note(t, off, from, wake, now);
 			}
 		}
 		off_cpu_emit(t, tgid_tid, from, now);
@@ -170,7 +160,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	t->off = 0;
 	t->wake_ns = 0;
 	if (cfg.steps) {
-		t->ran_ns = t->moved_ns = t->unnamed_ns = 0;
+		t->moved_ns = 0;
 		t->fault_on = t->times.ns[ST_FAULT];
 	}
 	return 0;
@@ -215,18 +205,14 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		}
 	}
 	if (out) {
-		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
+		switch_out(out, prev, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
 	ran_switch(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 	if (!in)
 		return 0;
-	/* if the log does not tell: the thread that just left the CPU; for a preempted thread, the one that replaced it */
-	if (thread_in_work(in) && !(in->off_flags & OFF_CPU_F_PREEMPT)) {
-		if (!in->ran_ns)
-			note_who_ran(in, prev);
+	if (!(in->off_flags & OFF_CPU_F_PREEMPT))
 		in->throttled = 0;
-	}
 	switch_in(in, (u64)next->tgid << 32 | (u32)next->pid, now);
 	switch_end(in);
 	hit_end(begin, HIT_SWITCH);
@@ -344,12 +330,11 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 		leads = !from_irq || (soft && call != CALL_NONE && (!t || t->off == ST_BLOCKED_NET || t->off == ST_BLOCKED_POLL));
 		wake_log_add(cpu, heads, p, current, leads && !waker, now, call, (from_irq ? WAKE_F_IRQ : 0) | (soft ? WAKE_F_SOFT : 0));
 	}
+	barrier_var(t); /* else clang keeps whether it is NULL, by which the verifier knows nothing of t itself */
 	if (t) {
 		t->waker_slice = slice;
 		t->waker_tid = current->pid;
 		t->waker_irq = from_irq;
-		if (thread_in_work(t))
-			__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
 		if (waker && waker->dying && !tid_is_lost(waker, current->pid))
 			waker->tid_ns = now + 1; /* its span lasts until after the arrow */
 		/* stored last: switch_in() considers a wake-up seen once it is set */

@@ -182,22 +182,6 @@ static __always_inline void peek_function(struct seq_file *seq, struct who w, u3
 	peek_write(seq, &peeked_function, sizeof(peeked_function));
 }
 
-/* Picks the step's longest stall. The one in flight is not among t->stalls yet. */
-static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
-{
-	struct stall *s = &peeked.stall;
-	u32 off = t->off;
-
-	stall_none(s);
-	stall_pick(s, t->stalls, 0, ~0ull);
-	if (off <= ST_RUNNABLE || now <= since || now - since <= s->dur_ns)
-		return;
-	__builtin_memset(s, 0, sizeof(*s));
-	s->state = off;
-	s->start_ns = since;
-	s->dur_ns = now - since;
-}
-
 /* Fills `peeked` with the step in flight up to now, without its workers. */
 __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 now)
 {
@@ -221,7 +205,9 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 
 		r->ns[t->role & 3] += before;
 		r->ns[ST_CPU] += left;
-		r->ns[state] += now - since - before - left;
+		barrier_var(state);
+		if (state < ST_MAX) /* 6.1 has forgotten it */
+			r->ns[state] += now - since - before - left;
 		sum += now - since;
 	}
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
@@ -229,7 +215,6 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 	r->lost = stats.lost_total - r->lost;
 	r->steps_lost = STEPS_LOST;
 	hits_add(&r->hits, &t->times.hits, &t->step_hits);
-	peek_stall(t, since, now);
 	return 0;
 }
 

@@ -235,7 +235,6 @@ static __always_inline void step_clear(struct thread *t)
 		t->step.workers_ns[i] = 0;
 	t->step.hits = t->step.workers_hits = (struct hits){};
 	t->step.straggler_tid = 0;
-	stall_none(&t->step.straggler);
 	t->step.held_ns = 0;
 	if (cfg.pmu)
 		t->step.counted = COUNTED_NONE;
@@ -265,7 +264,6 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	step_clear(t);
-	stalls_forget(t);
 	WRITE_ONCE(t->in_step, 1); /* from now on switches write to it */
 	if (cfg.pmu)
 		pmu_mark(PMU_STEP, t->step.number);
@@ -342,8 +340,6 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	counts_subtract(&r->n, &t->counts);
 	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	group_end(t, tgid_tid >> 32, end);
-	stall_none(&r->stall);
-	stall_pick(&r->stall, t->stalls, 0, ~0ull);
 	t->in_step = 0;
 	return 0;
 }

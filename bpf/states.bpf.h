@@ -174,33 +174,6 @@ static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u3
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
-/* Notes that a thread was off the CPU from..now in the state `off`, woken at `wake`. */
-static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64 wake, u64 now)
-{
-	struct stall *s = &t->stalls[STALL_BLOCKED];
-
-	if (off != ST_RUNNABLE && wake - from > s->dur_ns) {
-		s->start_ns = from;
-		s->dur_ns = wake - from;
-		s->late_ns = now - wake > ~0u ? ~0u : now - wake;
-		s->state = off;
-		s->by_tid = t->waker_irq ? 0 : t->waker_tid;
-		__builtin_memcpy(s->by, t->waker_comm, sizeof(s->by));
-	}
-	s = &t->stalls[STALL_RUNNABLE];
-	if (off == ST_RUNNABLE)
-		wake = from;
-	if (now - wake > s->dur_ns) {
-		s->start_ns = wake;
-		s->dur_ns = now - wake;
-		s->state = ST_RUNNABLE;
-		s->flags = t->throttled ? STALL_F_THROTTLED : t->unnamed_ns > t->ran_ns ? STALL_F_UNNAMED
-											: 0;
-		s->by_tid = t->ran_tid;
-		__builtin_memcpy(s->by, t->ran_comm, sizeof(s->by));
-	}
-}
-
 /*
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or its tracepoint
  * did not fire. Adds all time up to now to the off-CPU state. Does nothing if an interrupt has done so meanwhile.
@@ -224,8 +197,6 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	__sync_fetch_and_add(&stats.missed_switches, 1);
 	if (since)
 		off_cpu_emit_late(t, pid_tgid, off, since, now);
-	if (now > since && since && thread_in_work(t))
-		stalls_note(t, off, since, now, now);
 	t->wake_ns = 0;
 	return 0;
 }

@@ -224,21 +224,6 @@ struct step_counts {
 
 #define TASK_COMM_LEN 16
 
-#define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
-#define STALL_F_UNNAMED 0x02   /* runnable: for longer than `by` ran it is unknown who did; the log of the CPU was too short */
-
-/* An interval in which a thread did not run. With a name, since the thread that was in the way may be gone, and need not be a
- * target. */
-struct stall {
-	u64 start_ns, dur_ns;
-	u32 by_tid;  /* runnable: the thread that ran instead, 0 for the idle task; blocked: the waker, 0 unknown */
-	u32 late_ns; /* blocked: from the wake-up until it ran */
-	u8 state;    /* enum time_state; ST_CPU: no interval */
-	u8 flags;    /* STALL_F_* */
-	u8 pad[6];
-	char by[TASK_COMM_LEN];
-};
-
 /*
  * Time that threads waited for a CPU while one other thread ran on it. A step keeps the largest few; the
  * rest of its time in ST_RUNNABLE belongs to others, or to unknown threads.
@@ -306,9 +291,7 @@ struct rec_step {
 	u64 workers_ns[ST_MAX];
 	u32 workers;
 	u32 straggler_tid;      /* the thread that the caller waited for in its longest wait at a barrier; 0: none */
-	u64 held_ns;            /* the length of that wait */
-	struct stall stall;     /* the longest of the caller */
-	struct stall straggler; /* the longest of the straggler within that wait */
+	u64 held_at, held_ns;   /* that wait */
 	u32 number;             /* 0, 1, ... in the order in which steps began in this recording */
 	u32 lost;               /* records of any kind lost during the step */
 	struct step_counts n;
@@ -623,6 +606,8 @@ enum gap_end {
 	GAP_TOO_OLD,  /* what was logged of the rest has been overwritten */
 };
 
+#define GAP_F_WITHIN 0x04 /* of struct rec_gap: not before a step, but what its thread waited for within it */
+
 #define GAP_SEGMENT_F_WAKES 0x01   /* ended as its thread woke, or created, that of the segment after it */
 #define GAP_SEGMENT_F_LIMITED 0x02 /* ST_RUNNABLE: a CPU limit of its cgroup held it back */
 #define CALL_NONE 0xffff
@@ -630,10 +615,11 @@ enum gap_end {
 /* What a thread did while the next step could not begin; as a cause: in all. */
 struct gap_segment {
 	u64 start_ns, dur_ns; /* a cause has no start */
-	u64 by_ns;            /* of a cause, ST_RUNNABLE: how long `by` ran */
+	u64 by_ns;            /* of a cause: for how long of it `by` */
 	u64 file;             /* that it waits for, on a disk: see struct ran; of a cause 0 also if there were several */
 	u32 tid, tgid;        /* tgid 0: unknown */
-	u32 by_tid, by_tgid;  /* ST_RUNNABLE: which thread ran on its CPU meanwhile, of a cause for longest; 0: none did */
+	u32 by_tid, by_tgid;  /* ST_RUNNABLE: which thread ran on its CPU meanwhile, of a cause for longest; 0: none did. ST_STOPPED: who
+			       * continued it; 0: unknown */
 	u16 call;             /* of a wait: the system call; CALL_NONE: none */
 	u8 state;             /* enum time_state; ST_MAX: unknown */
 	u8 flags;             /* GAP_SEGMENT_F_* */
@@ -645,12 +631,13 @@ struct gap_segment {
 #define GAP_SEGMENTS_MAX 256
 
 /* From the end of a context's step to the start of its next one; with REC_F_OPEN_START, from the window's begin to its first one.
- * The causes, with the others and the unknown time, sum to it. */
+ * The causes, with the others and the unknown time, sum to it. With GAP_F_WITHIN, the step itself: they sum to its waits, and
+ * the segments leave out what its thread ran, and short ones. */
 struct rec_gap {
-	struct rec_hdr h; /* tid: the thread of the next step; id: its probe */
+	struct rec_hdr h; /* tid: the thread of the step; id: its probe */
 	u64 context;
 	u64 others_ns, unknown_ns; /* of causes that found no room, and of none */
-	u32 step;                  /* the number of the next step */
+	u32 step;                  /* its number */
 	u8 end;                    /* enum gap_end */
 	u8 n_causes;
 	u16 n;

@@ -63,7 +63,13 @@ struct behind_row {
 size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);
 
-/* Who ran while a part of a gap waited for a CPU: up to sizeof(s->by) bytes. */
+/* Whether a part of a gap tells who ran on its CPU, or who continued it. */
+static inline bool gap_segment_has_behind(const struct gap_segment *s)
+{
+	return s->state == ST_RUNNABLE || (s->state == ST_STOPPED && s->by_tid);
+}
+
+/* Who that was: up to sizeof(s->by) bytes. */
 static inline const char *gap_segment_behind(const struct gap_segment *s)
 {
 	if (s->flags & GAP_SEGMENT_F_LIMITED)

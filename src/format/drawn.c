@@ -152,9 +152,11 @@ void drawn_gpu_step(struct drawn *d, const struct rec_gpu_step *r, const struct 
 	drawn_add(d, "residual", DRAWN_TIME, r->residual_ns);
 }
 
-/* Where its first segment begins; the end of the gap if it has none. */
+/* Where its first segment begins; the end of the gap if it has none. Within a step the thread also runs: all of them are there. */
 static uint64_t gap_listed_since(const struct rec_gap *r)
 {
+	if (r->h.flags & GAP_F_WITHIN)
+		return r->h.start_ns;
 	return r->n ? r->seg[r->n_causes + r->n - 1].start_ns : r->h.start_ns + r->h.dur_ns;
 }
 
@@ -185,7 +187,7 @@ static void draw_gap_segment(struct drawn *d, const struct recording *rec, const
 		drawn_add_text(d, "file", d->file, sizeof(d->file));
 	if (s->flags & GAP_SEGMENT_F_WAKES)
 		drawn_add(d, "wakes", DRAWN_FLAG, 1);
-	if (s->state != ST_RUNNABLE)
+	if (!gap_segment_has_behind(s))
 		return;
 	drawn_add_text(d, "behind", gap_segment_behind(s), sizeof(s->by));
 	drawn_add(d, "behind_tid", DRAWN_NUMBER, s->by_tid);
@@ -208,6 +210,8 @@ void drawn_gap_slice(struct drawn *d, const struct recording *rec, const struct 
 	if (s && s->state < ST_MAX)
 		draw_gap_segment(d, rec, s);
 	drawn_add(d, "step", DRAWN_NUMBER, r->step);
+	if (r->h.flags & GAP_F_WITHIN)
+		drawn_add(d, "within", DRAWN_FLAG, 1);
 }
 
 unsigned int drawn_gap_track(uint64_t *contexts, unsigned int *n, unsigned int max, uint64_t context)

@@ -155,7 +155,7 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
 
 /* Adds causes to a shape: the longest, and the rest. Finishes them. */
-char *profile_add_path(char *p, const struct recording *rec, struct causes *c);
+char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c);
 
 /* Why a step did not begin sooner; comes before the second profile_steps_settled() after the step, if it comes. */
 void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r);

@@ -195,7 +195,7 @@ static char *add_request_path(struct profile_requests *q, char *p, const struct 
 	between = gap_log_sum(q->gaps, l->tgid, l->context, l->start, l->end, false, &c);
 	if (between < l->between) /* after its last step, before there was another one */
 		c.unknown_ns += l->between - between;
-	return profile_add_path(p, q->rec, &c);
+	return profile_add_path(p, q->rec, "path", &c);
 }
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
@@ -432,7 +432,7 @@ void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step 
 
 void profile_requests_gap(struct profile_requests *q, const struct rec_gap *r)
 {
-	if (q->gaps)
+	if (q->gaps && !(r->h.flags & GAP_F_WITHIN))
 		gap_log_add(q->gaps, r);
 }
 

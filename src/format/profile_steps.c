@@ -35,7 +35,8 @@
 struct step_of_gpu {
 	uint32_t tid;
 	bool is_whole; /* nothing of it was lost, or left out by --budget */
-	struct stall stall;
+	uint64_t runnable_ns;
+	struct behind_table behind;
 };
 
 /* What the rows of a step were. */
@@ -53,7 +54,7 @@ struct held_step {
 	struct steps_told told;
 	struct rec_gpu_step *gpu; /* NULL: not known */
 	struct step_of_gpu of_gpu;
-	struct causes *gap; /* likewise */
+	struct causes *gap, *waits; /* likewise */
 	uint64_t gap_ns;
 	char *text; /* of its shape and stages */
 	size_t told_at, gpu_at, len;
@@ -82,28 +83,6 @@ static char *add_by_thread(char *p, const char *prefix, const char *by, size_t m
 	p = profile_add_key(p, prefix, "_by");
 	p = fmt_json_str(p, by, strnlen(by, max));
 	return fmt_u64(profile_add_key(p, prefix, "_by_tid"), tid);
-}
-
-/* Adds what held a thread up for longest, and which thread caused it. */
-static char *add_stall(char *p, const char *prefix, const struct stall *s)
-{
-	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
-
-	if (s->state == ST_CPU || s->state >= ST_MAX)
-		return p;
-	p = profile_add_key(p, prefix, "_state");
-	p = fmt_json_str(p, state, strlen(state));
-	p = fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
-	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
-		return p;
-	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
-		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
-	else if (!s->by_tid)
-		return p; /* woken by an interrupt, or it ended in another way */
-	p = add_by_thread(p, prefix, by, sizeof(s->by), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
-	if (s->state != ST_RUNNABLE && s->late_ns)
-		p = fmt_us(profile_add_key(p, prefix, "_late_us"), s->late_ns);
-	return p;
 }
 
 /* Adds who ran while it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
@@ -178,12 +157,8 @@ static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_
 	p = PUT_NONZERO(p, left_out, r->left_out ? shed_text(r->left_out, off) : NULL);
 	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
 		p = PUT(p, workers, r->workers);
-	p = add_stall(p, "stall", &r->stall);
-	if (r->straggler_tid) {
-		p = PUT(p, straggler_tid, r->straggler_tid);
-		p = PUT(p, straggler_held_us, r->held_ns);
-		p = add_stall(p, "straggler", &r->straggler);
-	}
+	if (r->straggler_tid)
+		p = PUT(PUT(p, straggler_tid, r->straggler_tid), straggler_held_us, r->held_ns);
 	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
@@ -222,18 +197,15 @@ static void write_step_line(struct profile_steps *ps, const struct rec_step *r)
 
 /* ---- what the GPU did ---- */
 
-/* Names who ran instead, from the step's longest stall, if that covers at least half of the gap's runnable time. */
+/* Names who ran instead if it did so for at least half of the gap's runnable time, however the step's own is spread. */
 static char *add_gap_runner(char *p, const char *prefix, const struct step_of_gpu *s, const struct gpu_gap *g, uint64_t ns)
 {
-	const struct stall *st = &s->stall;
-	uint64_t from = st->start_ns > g->start_ns ? st->start_ns : g->start_ns;
-	uint64_t to = st->start_ns + st->dur_ns < g->start_ns + g->dur_ns ? st->start_ns + st->dur_ns : g->start_ns + g->dur_ns;
+	struct behind_row rows[BEHIND_MAX];
+	uint64_t others;
 
-	if (g->tid != s->tid || st->state != ST_RUNNABLE || st->flags & STALL_F_UNNAMED || to <= from || to - from < ns / 2)
+	if (g->tid != s->tid || !behind_rows(&s->behind, s->runnable_ns, rows, &others) || rows[0].ns + ns / 2 < s->runnable_ns)
 		return p;
-	if (st->flags & STALL_F_THROTTLED)
-		return add_by_thread(p, prefix, "cpu.max", sizeof("cpu.max"), 0);
-	return st->by_tid ? add_by_thread(p, prefix, st->by, sizeof(st->by), st->by_tid) : add_by_thread(p, prefix, "idle", sizeof("idle"), 0);
+	return add_by_thread(p, prefix, rows[0].by, sizeof(rows[0].by), rows[0].tid);
 }
 
 static char *add_gap_waker(char *p, const char *prefix, const struct recording *rec, uint32_t tid)
@@ -334,38 +306,46 @@ static char *add_gpu_parts(
 
 #define PATH_MAX_LISTED 4 /* in a line */
 
-static char *add_cause(char *p, const struct recording *rec, unsigned int number, const struct gap_segment *s)
+static char *add_text(char *p, const char *prefix, const char *key, const char *text, size_t max)
 {
-	const char *state = time_state_name((enum time_state)s->state), *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
-	char file[GAP_FILE_MAX];
-	const char *behind;
-
-	if (s->comm[0])
-		p = fmt_json_str(PUT_KEY_N(p, pathN_comm, number), s->comm, strnlen(s->comm, sizeof(s->comm)));
-	p = fmt_u64(PUT_KEY_N(p, pathN_tid, number), s->tid);
-	if (s->tgid)
-		p = fmt_u64(PUT_KEY_N(p, pathN_pid, number), s->tgid);
-	p = fmt_json_str(PUT_KEY_N(p, pathN_state, number), state, strlen(state));
-	if (call)
-		p = fmt_json_str(PUT_KEY_N(p, pathN_call, number), call, strlen(call));
-	if (gap_segment_file(rec, s, file))
-		p = fmt_json_str(PUT_KEY_N(p, pathN_file, number), file, strlen(file));
-	if (s->state == ST_RUNNABLE) {
-		behind = gap_segment_behind(s);
-		p = fmt_json_str(PUT_KEY_N(p, pathN_behind, number), behind, strnlen(behind, sizeof(s->by)));
-		p = fmt_u64(PUT_KEY_N(p, pathN_behind_tid, number), s->by_tid);
-		p = fmt_us(PUT_KEY_N(p, pathN_behind_us, number), s->by_ns);
-	}
-	return fmt_us(PUT_KEY_N(p, pathN_us, number), s->dur_ns);
+	return fmt_json_str(profile_add_key(p, prefix, key), text, strnlen(text, max));
 }
 
-char *profile_add_path(char *p, const struct recording *rec, struct causes *c)
+static char *add_cause(char *p, const struct recording *rec, const char *prefix, const struct gap_segment *s)
 {
+	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
+	char file[GAP_FILE_MAX];
+
+	if (s->comm[0])
+		p = add_text(p, prefix, "_comm", s->comm, sizeof(s->comm));
+	p = fmt_u64(profile_add_key(p, prefix, "_tid"), s->tid);
+	if (s->tgid)
+		p = fmt_u64(profile_add_key(p, prefix, "_pid"), s->tgid);
+	p = add_text(p, prefix, "_state", time_state_name((enum time_state)s->state), PROFILE_BODY_MAX);
+	if (call)
+		p = add_text(p, prefix, "_call", call, PROFILE_BODY_MAX);
+	if (gap_segment_file(rec, s, file))
+		p = add_text(p, prefix, "_file", file, sizeof(file));
+	if (gap_segment_has_behind(s)) {
+		p = add_text(p, prefix, "_behind", gap_segment_behind(s), sizeof(s->by));
+		p = fmt_u64(profile_add_key(p, prefix, "_behind_tid"), s->by_tid);
+		p = fmt_us(profile_add_key(p, prefix, "_behind_us"), s->by_ns);
+	}
+	return fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
+}
+
+char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c)
+{
+	char key[16];
+
 	causes_finish(c, PATH_MAX_LISTED);
-	for (unsigned int i = 0; i < c->n; i++)
-		p = add_cause(p, rec, i + 1, &c->list[i]);
-	p = PUT_NONZERO(p, path_rest_us, c->others_ns);
-	return PUT_NONZERO(p, path_unknown_us, c->unknown_ns);
+	for (unsigned int i = 0; i < c->n; i++) {
+		snprintf(key, sizeof(key), "%s%u", prefix, i + 1);
+		p = add_cause(p, rec, key, &c->list[i]);
+	}
+	if (c->others_ns)
+		p = fmt_us(profile_add_key(p, prefix, "_rest_us"), c->others_ns);
+	return c->unknown_ns ? fmt_us(profile_add_key(p, prefix, "_unknown_us"), c->unknown_ns) : p;
 }
 
 /* ---- steps that wait until it is known what their rows were, why they did not begin sooner, and what the GPU did ---- */
@@ -384,7 +364,9 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->gap)
-		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, h->gap);
+		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, "path", h->gap);
+	if (h->waits)
+		p = profile_add_path(p, ps->rec, "wait", h->waits);
 	if (h->gpu)
 		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
@@ -395,6 +377,7 @@ static void held_step_free(struct held_step *h)
 {
 	free(h->text);
 	free(h->gap);
+	free(h->waits);
 	free(h->gpu);
 	free(h);
 }
@@ -441,7 +424,7 @@ static void held_step_add(struct profile_steps *ps, const struct rec_step *r, bo
 		.waits_told = told,
 		.waits_gap = ps->rec->gaps ? GAP_ROUNDS : 0,
 		.waits_gpu = gpu,
-		.of_gpu = { r->h.tid, !r->lost && !(r->left_out & (1u << SHED_SYSCALLS | 1u << SHED_TIMELINE)), r->stall },
+		.of_gpu = { r->h.tid, !r->lost && !(r->left_out & (1u << SHED_SYSCALLS | 1u << SHED_TIMELINE)), r->ns[ST_RUNNABLE], r->behind },
 	};
 	h->told_at = (size_t)(p - ps->text);
 	p = add_step_shape(ps, p, r);
@@ -513,12 +496,18 @@ void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r)
 {
 	struct held_step *h = held_step_get(ps, r->step);
+	bool within = r->h.flags & GAP_F_WITHIN;
+	struct causes **to;
 
-	if (!h || h->gap || r->h.flags & REC_F_OPEN_START)
+	if (!h || r->h.flags & REC_F_OPEN_START)
 		return;
-	h->gap = xcalloc(1, sizeof(*h->gap));
-	causes_add_gap(h->gap, r);
-	h->gap_ns = r->h.dur_ns;
+	to = within ? &h->waits : &h->gap;
+	if (*to)
+		return;
+	*to = xcalloc(1, sizeof(**to));
+	causes_add_gap(*to, r);
+	if (!within)
+		h->gap_ns = r->h.dur_ns;
 }
 
 void profile_steps_settled(struct profile_steps *ps)

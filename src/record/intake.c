@@ -97,6 +97,11 @@ static const struct rec_hdr *intake_take_call(struct intake *in, const struct re
 	return s->hidden ? NULL : h;
 }
 
+static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
+{
+	sink_record(((struct intake *)arg)->sink, h, size);
+}
+
 /* Passes a record on, unless --max-steps-per-process holds it back or leaves it out. */
 static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_t size)
 {
@@ -106,11 +111,8 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 		return;
 	in->totals->steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START); /* else the previous window counts it */
 	sink_record(in->sink, h, size);
-}
-
-static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
-{
-	sink_record(((struct intake *)arg)->sink, h, size);
+	if (h->kind == REC_STEP && in->gaps) /* a dump that the step is the reason for needs them */
+		gaps_waits(in->gaps, (const struct rec_step *)h, intake_pass_gap, in);
 }
 
 static bool sample_is_whole(const struct rec_sample *r, size_t size)

@@ -288,14 +288,26 @@ static uint8_t excess_find_largest(const struct excess *e, uint32_t mask)
 	return best;
 }
 
-static void cause_set_stall(struct cause *c, const struct stall_info *stall)
+/* c is about the calling thread, or others for which it waited. */
+static void cause_set_wait(struct cause *c, const struct step *s)
 {
-	if (stall->state != c->state)
-		return;
-	c->longest = stall->ns;
-	c->by = stall->by;
-	c->by_tid = stall->by_tid;
-	c->late = stall->late;
+	const struct wait_info *w = &s->wait;
+
+	if ((c->state == ST_RUNNABLE || c->state == ST_STOPPED) && w->state == c->state) {
+		c->by = w->behind;
+		c->by_tid = w->behind_tid;
+	} else if (w->ns >= c->part / 2 && (c->state > ST_RUNNABLE || c->state == ST_BARRIER)) {
+		c->by = w->tid == s->tid ? 0 : w->comm;
+		c->by_tid = w->tid == s->tid ? 0 : w->tid;
+		c->wait = w->name;
+		c->wait_ns = w->ns;
+	}
+}
+
+/* What the largest of its waits was for: the straggler was in this state, or else another thread that it waited for. */
+static bool straggler_was(const struct step *s, uint8_t state)
+{
+	return s->straggler_tid && s->wait.tid == s->straggler_tid && s->wait.ns && s->wait.state == state;
 }
 
 /* The verdict is about other threads: what is known of the calling thread's wait does not apply to them. */
@@ -304,8 +316,7 @@ static void cause_blame_threads(struct cause *c, enum cause_where where, uint8_t
 	c->where = where;
 	c->state = state;
 	c->tid = tid;
-	c->longest = c->late = 0;
-	c->by = c->by_tid = 0;
+	c->by = c->by_tid = c->wait = 0;
 }
 
 /* Blames the workers if they spent at least `min` ns more than typical in one state of the mask; returns whether they did. */
@@ -319,14 +330,13 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 	cause_blame_threads(c, WHERE_WORKERS, state, 0);
 	/* several workers may have been in the state at the same time */
 	c->part = least_of(c->part, workers->ns[state]);
-	if (s->straggler_tid && s->straggler.state == state) {
-		c->tid = s->straggler_tid;
-		cause_set_stall(c, &s->straggler);
-	} else if (state < ST_RUNNABLE && s->straggler_tid && s->straggler.state == STATE_NONE &&
-		   s->held >= min) {
+	if (state < ST_RUNNABLE && straggler_was(s, ST_CPU) && s->held >= min) {
 		/* the straggler ran the whole time */
 		c->where = WHERE_STRAGGLER;
 		c->tid = s->straggler_tid;
+	} else if (straggler_was(s, state)) {
+		c->tid = s->straggler_tid;
+		cause_set_wait(c, s);
 	}
 	return true;
 }
@@ -334,12 +344,12 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 /* The calling thread waited for this one thread, which was kept from running. */
 static void blame_straggler(const struct step *s, const struct excess *workers, struct cause *c)
 {
-	cause_blame_threads(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
-	cause_set_stall(c, &s->straggler);
-	/* the straggler's longest interval is known, of the workers only the sum */
+	cause_blame_threads(c, WHERE_STRAGGLER, s->wait.state, s->straggler_tid);
+	/* the straggler's time within the longest wait is known, of the workers only the sum */
 	c->part = least_of(c->part, workers->ns[c->state]);
-	if (c->part < s->straggler.ns)
-		c->part = s->straggler.ns;
+	if (c->part < s->wait.ns)
+		c->part = s->wait.ns;
+	cause_set_wait(c, s);
 }
 
 /* Finds out what held up the threads that the calling thread waited for. c describes its wait at first. */
@@ -349,12 +359,14 @@ static void wait_find_cause(const struct step *s, const struct typical *t, struc
 	int64_t half = c->part / 2;
 
 	find_excess(s, s->workers, t->workers, &workers);
-	if (s->straggler_tid && s->straggler.state != STATE_NONE && s->straggler.ns >= half) {
+	if (s->wait.ns >= half && s->wait.state > ST_CPU && straggler_was(s, s->wait.state)) {
 		blame_straggler(s, &workers, c);
 		return;
 	}
-	if (c->state == ST_BLOCKED_FUTEX && c->by)
-		return; /* the thread that woke it kept it waiting */
+	if (c->by_tid && c->by_tid != s->straggler_tid) { /* that one was in its way, or in the straggler's */
+		c->tid = c->state == ST_BARRIER ? s->straggler_tid : 0;
+		return;
+	}
 	if (blame_workers(s, &workers, HINDERED, half, c) ||
 		blame_workers(s, &workers, ALL_STATES & ~WAITS_FOR_THREADS, half, c))
 		return;
@@ -455,7 +467,7 @@ static void find_own_cause(const struct step *s, const struct typical *t, const 
 	c->where = WHERE_OWN;
 	c->state = excess_find_largest(own, ALL_STATES);
 	c->part = own->ns[c->state];
-	cause_set_stall(c, &s->stall);
+	cause_set_wait(c, s);
 	cause_find_second(s, own, c);
 	if (BIT(c->state) & WAITS_FOR_THREADS) {
 		wait_find_cause(s, t, c);

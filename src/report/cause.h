@@ -44,10 +44,10 @@ struct cause {
 	uint8_t state;             /* the state with the largest excess; STATE_NONE with WHERE_NONE */
 	uint8_t second;            /* another state of the calling thread that explains a quarter of the excess, or STATE_NONE */
 	int64_t part, second_part; /* ns beyond typical in these two states */
-	int64_t longest;           /* the longest interval in `state`; 0: unknown. The following members are about it */
-	int64_t late;              /* run queue latency after the wake-up from a blocked state */
 	uint32_t tid;              /* the thread in that state, or the one waited for (barrier); 0: unknown */
-	uint32_t by, by_tid;       /* who ran instead (for longest), or who woke it; 0: unknown */
+	uint32_t by, by_tid;       /* who ran instead (for longest), was in the way, or continued it; 0: unknown, or nobody */
+	uint32_t wait;             /* what that one did, or where the thread itself waited: struct wait_info; 0: unknown */
+	int64_t wait_ns;
 	/* ST_RUNNABLE: the threads that ran instead, longest first, as parts of behind_whole; its rest has no name */
 	const struct behind_info *behind;
 	uint32_t n_behind;

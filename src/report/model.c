@@ -44,6 +44,7 @@ static void process_free(struct process *p)
 	tally_free(&p->ops);
 	tally_free(&p->syscalls);
 	gap_sum_free(&p->gaps);
+	gap_sum_free(&p->waits);
 	gap_sum_free(&p->request_gaps);
 	idmap_free(&p->by_number);
 	free(p->calls);
@@ -474,6 +475,7 @@ void model_finish(struct model *m)
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
 		finish_gaps(m, &p->gaps);
+		finish_gaps(m, &p->waits);
 		finish_gaps(m, &p->request_gaps);
 		p->idle = idle_between(p);
 	}

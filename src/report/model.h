@@ -22,11 +22,16 @@
 #define STATES (ST_MAX + 1)
 #define STATE_NONE STATES
 
-/* An interval in which a thread did not run. */
-struct stall_info {
-	int64_t ns, late;    /* late: from the wake-up to running */
-	uint32_t by, by_tid; /* who ran instead, or who woke it */
-	uint8_t state;       /* STATE_NONE: none */
+/* Who made the calling thread of a step wait, for longest. */
+struct wait_info {
+	int64_t ns;      /* 0: nothing is known */
+	uint32_t tid;    /* the thread in its way, perhaps itself */
+	uint32_t comm;   /* its name */
+	uint32_t name;   /* what it did, as a text: "worker: blocked_io in read of x"; of the thread itself: the call and its file; 0: none */
+	uint32_t behind; /* ST_RUNNABLE: who ran instead, for most of it; a thread's name, or "idle" or "cpu.max"; ST_STOPPED: who continued it;
+			  * 0: unknown */
+	uint32_t behind_tid;
+	uint8_t state;
 };
 
 /* The largest cause of a time in which no step ran. */
@@ -41,9 +46,8 @@ struct step {
 	int64_t total;
 	int64_t gap; /* since the previous step in its lane; -1: none. Set by model_finish */
 	int64_t own[STATES], workers[STATES], workers_total;
-	struct stall_info stall;     /* the longest one of the calling thread */
-	struct stall_info straggler; /* the longest one of straggler_tid */
-	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
+	struct wait_info wait;
+	int64_t held; /* its longest wait at a barrier, for straggler_tid */
 	uint32_t straggler_tid, straggler_comm;
 	uint32_t number, tid, n_tokens, phase;
 	uint32_t recording; /* counted from 0 over all files */
@@ -87,19 +91,9 @@ struct step {
 	K(CPUS_ALLOWED, cpus_allowed, cpus_allowed)                     \
 	K(CPU_LIMIT, cpu_limit, cpu_limit)                              \
 	K(N_WORKERS, n_workers, workers)                                \
-	K(STALL_STATE, stall.state, stall_state)                        \
-	K(STALL_NS, stall.ns, stall_us)                                 \
-	K(STALL_BY, stall.by, stall_by)                                 \
-	K(STALL_BY_TID, stall.by_tid, stall_by_tid)                     \
-	K(STALL_LATE, stall.late, stall_late_us)                        \
 	K(STRAGGLER_TID, straggler_tid, straggler_tid)                  \
 	K(STRAGGLER_COMM, straggler_comm, straggler_comm)               \
 	K(HELD, held, straggler_held_us)                                \
-	K(STRAGGLER_STATE, straggler.state, straggler_state)            \
-	K(STRAGGLER_NS, straggler.ns, straggler_us)                     \
-	K(STRAGGLER_BY, straggler.by, straggler_by)                     \
-	K(STRAGGLER_BY_TID, straggler.by_tid, straggler_by_tid)         \
-	K(STRAGGLER_LATE, straggler.late, straggler_late_us)            \
 	K(LEFT_OUT, left_out, left_out)                                 \
 	K(BEGAN_BEFORE, began_before, began_before)                     \
 	K(UNFINISHED, unfinished, unfinished)                           \
@@ -108,6 +102,13 @@ struct step {
 	F(GAP, gap)                                                     \
 	F(GAP_BY, gap_by.name)                                          \
 	F(GAP_BY_NS, gap_by.ns)                                         \
+	F(WAIT_NS, wait.ns)                                             \
+	F(WAIT_TID, wait.tid)                                           \
+	F(WAIT_COMM, wait.comm)                                         \
+	F(WAIT_NAME, wait.name)                                         \
+	F(WAIT_BEHIND, wait.behind)                                     \
+	F(WAIT_BEHIND_TID, wait.behind_tid)                             \
+	F(WAIT_STATE, wait.state)                                       \
 	A(OWN, own, STATES)                                             \
 	A(WORKERS, workers, STATES)                                     \
 	F(WORKERS_TOTAL, workers_total)                                 \
@@ -437,6 +438,7 @@ struct process {
 	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
 	struct gap_sum gaps;         /* between steps */
+	struct gap_sum waits;        /* of the calling threads within steps */
 	struct gap_sum request_gaps; /* the same as requests had it: queued and between their steps */
 	int64_t idle;                /* between steps, while there was no request; 0 if these are not known. Set by model_finish */
 	LIST(struct call, calls); /* after model_finish: sorted by time */

@@ -304,7 +304,7 @@ static uint32_t path_name(struct model *m, const struct path_row *row, const cha
 	return model_name(m, name);
 }
 
-/* "behind bash": who ran on its CPU; 0: nobody, or unknown. */
+/* "behind bash": who ran on its CPU, or continued it; 0: nobody, or unknown. */
 static uint32_t path_behind(struct model *m, const struct path_row *row)
 {
 	const char *who = model_text(m, row->behind);
@@ -313,7 +313,7 @@ static uint32_t path_behind(struct model *m, const struct path_row *row)
 	if (!row->behind || row->behind_ns > row->ns)
 		return 0;
 	if (row->behind_tid)
-		snprintf(text, sizeof(text), "behind %.40s", who);
+		snprintf(text, sizeof(text), "%s %.40s", strcmp(model_text(m, row->state), "stopped") ? "behind" : "continued by", who);
 	else
 		snprintf(text, sizeof(text), "%s", strcmp(who, "idle") ? "held back by a CPU limit" : "while its CPU was idle");
 	return model_name(m, text);
@@ -348,40 +348,94 @@ static void path_add_rest(struct profile_reader *r, struct gap_causes *to, const
 		gap_causes_add(to, &c);
 }
 
-/* Adds who caused `gap`, the time in which no step ran, by a line of a step or a request. */
-static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to, struct largest_cause *ret)
+/* Reads the rows of a line. Returns their sum, the rest included. */
+static int64_t path_read_rows(struct profile_reader *r, const char *prefix, struct path_row rows[PATHS_MAX])
 {
-	struct path_row rows[PATHS_MAX] = {};
-	int64_t rest = 0, known;
 	unsigned int hint = 0;
+	int64_t sum = 0;
 	uint32_t n;
 
-	to->n++;
 	json_for_each (value, r->shape) {
-		const char *name = profile_key_numbered(value->key, "path", &n);
+		const char *name = profile_key_numbered(value->key, prefix, &n);
 		const struct read_key *key = name && n - 1 < PATHS_MAX ? KEY_FIND(path_keys, name, &hint) : NULL;
 
 		if (key)
 			key_read(r->m, key, value, &rows[n - 1]);
 	}
-	read_us(node_get(r->shape, KEY(path_rest_us)), &rest);
-	known = rest;
 	for (n = 0; n < PATHS_MAX; n++)
-		known = ns_add(known, rows[n].ns);
-	/* the file claims the impossible: nothing is known */
-	if (known > gap)
-		known = rest = 0;
-	for (n = 0; n < PATHS_MAX && known; n++) {
+		sum = ns_add(sum, rows[n].ns);
+	return sum;
+}
+
+/* Adds who caused a time, of which `rest` has no row, to a sum. */
+static void path_add_rows(struct profile_reader *r, const struct process *p, const struct path_row rows[PATHS_MAX], int64_t rest, int64_t unknown,
+	struct gap_sum *to, struct largest_cause *ret)
+{
+	to->n++;
+	for (unsigned int n = 0; n < PATHS_MAX; n++) {
 		if (rows[n].ns > 0)
 			path_add(r, p, &to->causes, &rows[n], ret);
 	}
 	path_add_rest(r, &to->causes, "(others)", rest);
-	path_add_rest(r, &to->causes, "(unknown)", gap - known);
+	path_add_rest(r, &to->causes, "(unknown)", unknown);
+}
+
+/* Adds who caused `gap`, the time in which no step ran, by a line of a step or a request. */
+static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to, struct largest_cause *ret)
+{
+	struct path_row rows[PATHS_MAX] = {}, none[PATHS_MAX] = {};
+	int64_t rest = 0, known = path_read_rows(r, "path", rows);
+
+	read_us(node_get(r->shape, KEY(path_rest_us)), &rest);
+	known = ns_add(known, rest);
+	/* the file claims the impossible: nothing is known */
+	if (known > gap)
+		path_add_rows(r, p, none, 0, gap, to, ret);
+	else
+		path_add_rows(r, p, rows, rest, gap - known, to, ret);
+}
+
+/* What a thread waited for itself: "read of models/x"; 0: not known. */
+static uint32_t path_call(struct model *m, const struct path_row *row)
+{
+	char text[160];
+
+	if (!row->call)
+		return 0;
+	snprintf(text, sizeof(text), "%.32s%s%.111s", model_text(m, row->call), row->file ? " of " : "", model_text(m, row->file));
+	return model_name(m, text);
+}
+
+/* Adds who made the calling thread wait within the step. */
+static void profile_read_waits(struct profile_reader *r, struct process *p, struct step *step)
+{
+	struct path_row rows[PATHS_MAX] = {}, *first = rows;
+	int64_t rest = 0, unknown = 0, sum = path_read_rows(r, "wait", rows);
+	struct largest_cause largest = {};
+	unsigned int hint = 0;
+	int state;
+
+	read_us(node_get(r->shape, KEY(wait_rest_us)), &rest);
+	read_us(node_get(r->shape, KEY(wait_unknown_us)), &unknown);
+	sum = ns_add(ns_add(sum, rest), unknown);
+	if (!sum || sum > step->total)
+		return;
+	path_add_rows(r, p, rows, rest, unknown, &p->waits, &largest);
+	state = read_state(model_text(r->m, first->state), &hint);
+	step->wait = (struct wait_info){
+		.ns = first->ns,
+		.tid = first->tid,
+		.comm = first->comm,
+		.name = first->tid == step->tid ? path_call(r->m, first) : largest.name,
+		.behind = first->behind_ns > first->ns / 2 ? first->behind : 0,
+		.behind_tid = first->behind_ns > first->ns / 2 ? first->behind_tid : 0,
+		.state = state < 0 ? STATE_OTHER : (uint8_t)state,
+	};
 }
 
 static void profile_read_step(struct profile_reader *r, struct process *p)
 {
-	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
+	struct step step = { .tracer = -1 };
 	struct behind_rows rows = { 0 };
 	int64_t gap;
 
@@ -401,6 +455,7 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	if (read_us(node_get(r->shape, KEY(gap_us)), &gap))
 		profile_read_path(r, p, gap, &p->gaps, &step.gap_by);
+	profile_read_waits(r, p, &step);
 	process_add_step(p, &step);
 }
 

@@ -62,7 +62,7 @@ static bool read_u64(const struct json_node *args, const char *key, uint64_t *re
 
 static void trace_read_step(struct report_trace_reader *r, const struct trace_event *event, int64_t dur)
 {
-	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
+	struct step step = { 0 };
 	static const char *const keys[ROW_VALUES] = {
 		[ROW_N_OUTPUTS] = "n_outputs",
 		[ROW_N_SEQUENCES] = "n_sequences",

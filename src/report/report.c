@@ -197,10 +197,10 @@ static void put_cause(const struct page *page, struct json_object *o, const stru
 		put_behind(page, o, c);
 	if (c->crowded)
 		json_put(o, "crowded", json_object_new_boolean(true));
-	if (c->longest)
-		json_put_us(o, "longest_us", c->longest);
-	if (c->late)
-		json_put_us(o, "late_us", c->late);
+	if (c->wait) {
+		json_put_name(page, o, "wait", c->wait);
+		json_put_us(o, "wait_us", c->wait_ns);
+	}
 	if (c->second != STATE_NONE) {
 		json_put_text(o, "second_state", words_state(c->second));
 		json_put_us(o, "second_us", c->second_part);
@@ -439,6 +439,8 @@ static void json_put_process(const struct page *page, struct json_object *o, con
 	json_put_tally(page, o, "syscalls", &p->syscalls);
 	if (p->gaps.rows.len)
 		json_put_tally(page, o, "between_steps", &p->gaps.rows);
+	if (p->waits.rows.len)
+		json_put_tally(page, o, "within_steps", &p->waits.rows);
 	if (p->idle)
 		json_put_us(o, "between_steps_idle_us", p->idle);
 	if (p->request_gaps.rows.len)

@@ -70,7 +70,7 @@ static const struct {
 	[STATE_OTHER] = { "spent %D more in states that this version does not know", "states that this version does not know" },
 };
 
-/* What ran instead, if it was not a thread: see stall_by in docs/profile-schema.md. */
+/* What ran instead, if it was not a thread: see behind1_by in docs/profile-schema.md. */
 enum nobody {
 	SOMEBODY,
 	NOBODY_IDLE,  /* its CPU had nothing to do */
@@ -106,29 +106,16 @@ static void text_add_name(struct text *t, const struct model *m, uint32_t name)
 	text_add(t, "`%s`", SHORT_NAME(m, name));
 }
 
-/* The words before the culprit of a state; NULL: it has none. */
-static const char *state_culprit_word(uint8_t state)
-{
-	if (state == ST_RUNNABLE)
-		return "behind ";
-	if (state == ST_STOPPED)
-		return "until it was continued by ";
-	return state > ST_RUNNABLE && state < ST_MAX ? "woken by " : NULL;
-}
-
-/* Who ran instead, or who ended the wait. Without a table of the threads that ran it is known only for the
- * longest wait, which may be one of many. */
+/* Who ran instead, or was in the way, and what that one did. */
 static void text_add_culprit(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	bool own = c->n_behind && c->behind[0].pid == p->pid;
 
-	if ((!c->by && !c->by_tid) || !state_culprit_word(c->state))
+	if (c->wait)
+		text_add(t, ", %s of it %s `%s`", DURATION(c->wait_ns), c->by_tid ? "by" : "in", GAP_NAME(m, c->wait));
+	if ((!c->by && !c->by_tid) || (c->state != ST_RUNNABLE && c->state != ST_STOPPED))
 		return;
-	if (!c->n_behind && c->longest < c->part / 2)
-		text_add(t, ", at most %s at a time,", DURATION(c->longest));
-	else if (c->state != ST_RUNNABLE)
-		text_add(t, ",");
-	text_add(t, " %s", state_culprit_word(c->state));
+	text_add(t, c->state == ST_RUNNABLE ? " behind " : ", until it was continued by ");
 	if (c->by_tid)
 		text_add(t, "%s %u%s", own ? "its own thread" : "pid", c->by_tid, c->by ? " " : "");
 	if (c->by)
@@ -259,6 +246,8 @@ static void text_add_cause(struct text *t, const struct model *m, const struct p
 	} else if (c->state == ST_BARRIER && c->tid) {
 		text_add_phrase(t, "waited %D longer at barriers for worker ", c->part);
 		text_add(t, "%u", c->tid);
+		if (c->by_tid != c->tid)
+			text_add_culprit(t, m, p, c);
 	} else {
 		text_add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state].longer, c->part);
 		text_add_counts(t, s, c);
@@ -267,8 +256,6 @@ static void text_add_cause(struct text *t, const struct model *m, const struct p
 		else
 			text_add_all_behind(t, m, p, c);
 	}
-	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
-		text_add(t, ", %s of that for a CPU once it was woken", DURATION(c->late));
 	text_add_code(t, m, p, slow, false);
 	if (c->second != STATE_NONE) {
 		text_add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
@@ -341,8 +328,9 @@ const char *words_cause(const struct model *m, const struct cause_sum *cause, ch
 		text_add(&t, "waited for a CPU while their own was idle");
 	} else {
 		text_add(&t, "%s", phrases[cause->state].shortly);
-		if (state_culprit_word(cause->state) && cause->by) {
-			text_add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",", state_culprit_word(cause->state));
+		if (cause->by) {
+			text_add(&t, cause->state == ST_RUNNABLE ? " behind " : cause->state == ST_STOPPED ? ", until it was continued by "
+														    : ", for ");
 			text_add_name(&t, m, cause->by);
 		}
 	}

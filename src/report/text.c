@@ -266,7 +266,7 @@ static void page_put_gap_rows(const struct page *page, const struct tally *t, in
 		page_put(page, "  %5.1f %% %10s  %zu more\n", 100 * page_share(rest, total), DURATION(rest), t->len - shown);
 }
 
-/* Who caused the time in which no step ran: of requests, and between steps. */
+/* Who caused the time in which no step ran, of requests and between steps, and in which steps waited. */
 static void page_put_gaps(const struct page *page, const struct process *p, const struct summary *sum)
 {
 	int64_t total = gaps_total(&p->request_gaps), steps = 0;
@@ -280,13 +280,18 @@ static void page_put_gaps(const struct page *page, const struct process *p, cons
 	total = gaps_total(&p->gaps);
 	list_for_each (phase, sum->phases, sum->n_phases)
 		steps = ns_add(steps, phase->total);
+	if (total && total >= steps / GAPS_LEAST) {
+		page_put(page, "\nBetween steps: %s in %llu gaps", DURATION(total), LLU(p->gaps.n));
+		if (p->idle)
+			page_put(page, "; during %s of it there was no request", DURATION(p->idle));
+		page_put(page, "\n");
+		page_put_gap_rows(page, &p->gaps.rows, total);
+	}
+	total = gaps_total(&p->waits);
 	if (!total || total < steps / GAPS_LEAST)
 		return;
-	page_put(page, "\nBetween steps: %s in %llu gaps", DURATION(total), LLU(p->gaps.n));
-	if (p->idle)
-		page_put(page, "; during %s of it there was no request", DURATION(p->idle));
-	page_put(page, "\n");
-	page_put_gap_rows(page, &p->gaps.rows, total);
+	page_put(page, "\nWithin steps: the calling thread waited %s in %llu steps\n", DURATION(total), LLU(p->waits.n));
+	page_put_gap_rows(page, &p->waits.rows, total);
 }
 
 /* Totals of the process, in steps and between them. */

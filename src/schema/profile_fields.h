@@ -76,26 +76,30 @@ SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within t
 SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times end there")
 SHAPE(TOKEN, workers, COUNT, OPTIONAL, "other threads that worked on the step: they met the calling thread at a barrier that has a `group` in "
 	"the preset")
-SHAPE(TOKEN, stall_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, stall_us, US, OPTIONAL, "the longest single interval in which the calling thread did not run; absent when it never left the CPU")
 SHAPE(TOKEN, cpus_allowed, POSITIVE, OPTIONAL, "number of CPUs that the calling thread may run on (affinity and cpuset) at the end of the step")
 SHAPE(TOKEN, cpu_limit, THOUSANDTHS, OPTIONAL, "CPUs that the cgroups of the process allow it: the lowest cpu.max (cpu.cfs_quota_us) of its own "
 	"cgroup and those above; absent without a limit")
-SHAPE(TOKEN, stall_by, STRING, OPTIONAL, NEXT)
-SHAPE(TOKEN, stall_by_tid, COUNT, OPTIONAL, "who caused it")
-SHAPE(TOKEN, stall_late_us, US, OPTIONAL, "run queue latency after that wake-up")
 SHAPE(TOKEN, straggler_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, straggler_held_us, US, OPTIONAL, "the straggler in the calling thread's longest wait at a barrier, and the length of that wait")
-SHAPE(TOKEN, straggler_state, STATE, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_us, US, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_by, STRING, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_by_tid, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, straggler_late_us, US, OPTIONAL, "as `stall_*`, for the straggler within that wait; absent if it simply had more to do")
+SHAPE(TOKEN, waitN_comm, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_pid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_state, STATE, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_call, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_file, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_behind, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_behind_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_behind_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN, wait_rest_us, US, OPTIONAL, NEXT)
+SHAPE(TOKEN, wait_unknown_us, US, OPTIONAL, "who made the calling thread wait within the step: keys as those of `path1_us` below. Each time that it was off the "
+	"CPU is followed to who ended it, up to its own begin, and so is its longest wait at a barrier, to the straggler. They sum to that time; absent if "
+	"that is less than 20 us")
 SHAPE(TOKEN, behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, behindN_us, US, OPTIONAL, "time that the calling thread waited for a CPU (`runnable`) while another thread ran on it, summed by thread, "
-	"the longest first, 8 at most. `idle` and `cpu.max` as above, with tid and pid 0")
+	"the longest first, 8 at most. With tid and pid 0: `idle`, nobody, and `cpu.max`, a CPU limit of the cgroup")
 SHAPE(TOKEN, behind_others_us, US, OPTIONAL, "the rest of `runnable`; absent without the rows above, or if 0")
 SHAPE(TOKEN, workers_behindN_by, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, workers_behindN_tid, COUNT, OPTIONAL, NEXT)
@@ -114,7 +118,7 @@ SHAPE(TOKEN | SEQUENCE, pathN_behind, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
-	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `behind`: who ran on its CPU for longest, and how long, `idle` or `cpu.max`), and "
+	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `behind`: who ran on its CPU for longest, and how long, or as above; of `stopped`, who continued it), and "
 	"for how long in all; the longest four. See [below](#gaps)")
 SHAPE(TOKEN | SEQUENCE, path_rest_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "

@@ -168,8 +168,10 @@ static void model_add(struct model *m, const struct live_step *ls)
 		behind[i].by = model_name(m, ls->behind[i].by);
 	}
 	step.phase = model_name(m, ls->phase);
-	step.stall.by = model_name(m, ls->by);
-	step.straggler.by = model_name(m, ls->straggler_by);
+	step.wait = ls->wait.row;
+	step.wait.name = model_name(m, ls->wait.name);
+	step.wait.comm = model_name(m, ls->wait.comm);
+	step.wait.behind = model_name(m, ls->wait.behind);
 	step.straggler_comm = model_name(m, ls->straggler_comm);
 	process_add_behind(p, &step, behind, step.n_behind, behind + step.n_behind, step.n_workers_behind);
 	process_add_step(p, &step);
@@ -626,6 +628,25 @@ void live_gap(struct live *l, const char *name, uint64_t ns)
 	for (const char *c = name; *c; c++)
 		key = key * 31 + (unsigned char)*c;
 	row_add(rows_get(&l->gaps, key, name), ns);
+}
+
+void live_wait(struct live *l, uint32_t number, const struct live_wait *wait)
+{
+	struct slow_steps *kept = &l->slow;
+
+	list_for_each (q, l->queue, l->n_queue) {
+		if (q->s.step.number == number)
+			q->s.wait = *wait;
+	}
+	for (size_t i = kept->n; i-- > 0;) {
+		struct live_step *s = slow_steps_nth(kept, i);
+
+		if (s->step.number != number)
+			continue;
+		s->wait = *wait;
+		kept->added = true;
+		return;
+	}
 }
 
 void live_syscalls(struct live *l, const struct process_call *calls, size_t n)

@@ -24,6 +24,12 @@ enum live_phase {
 	LIVE_DECODE,
 };
 
+/* As struct wait_info; the names are not interned yet. */
+struct live_wait {
+	struct wait_info row;
+	char name[96], comm[TASK_COMM_LEN + 1], behind[TASK_COMM_LEN + 1];
+};
+
 /* A step whose names are not interned yet. */
 struct live_behind {
 	struct behind_info row; /* without `by` */
@@ -38,7 +44,8 @@ struct live_step {
 	bool weighed;                 /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
-	char by[TASK_COMM_LEN], straggler_by[TASK_COMM_LEN], straggler_comm[TASK_COMM_LEN];
+	char straggler_comm[TASK_COMM_LEN];
+	struct live_wait wait;
 	struct live_behind behind[2 * BEHIND_MAX]; /* step.n_behind rows of its own, then n_workers_behind */
 };
 
@@ -134,6 +141,9 @@ void live_op(struct live *l, const char *name, uint64_t ns);
 
 /* Who caused time between steps. Names beyond a few hundred are "(others)". */
 void live_gap(struct live *l, const char *name, uint64_t ns);
+
+/* Who made the calling thread of a step wait for longest. Known only after the step. */
+void live_wait(struct live *l, uint32_t number, const struct live_wait *wait);
 
 /* Adds `busy` ns in which a device was busy, up to `until`. */
 void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy);

@@ -260,31 +260,6 @@ static void term_free(struct term *t)
 
 /* ---- a step, as the model takes it ---- */
 
-/* As in the profile: see add_stall() in format/profile_steps.c. */
-static void stall_take_info(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
-{
-	bool throttled = s->flags & STALL_F_THROTTLED;
-
-	ret->state = STATE_NONE;
-	if (s->state == ST_CPU || s->state >= ST_MAX)
-		return;
-	ret->state = s->state;
-	ret->ns = (int64_t)s->dur_ns;
-	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
-		return;
-	if (s->state == ST_RUNNABLE && (!s->by_tid || throttled)) {
-		strcpy(by, throttled ? "cpu.max" : "idle");
-	} else if (s->by_tid) {
-		memcpy(by, s->by, sizeof(s->by));
-		by[TASK_COMM_LEN - 1] = '\0';
-	} else {
-		return;
-	}
-	ret->by_tid = s->by_tid;
-	if (s->state != ST_RUNNABLE)
-		ret->late = s->late_ns;
-}
-
 /* An argument of the step's function; 0: it has none with this name. */
 static uint64_t find_arg_value(const struct probe_spec *s, const struct rec_step *r, const char *name)
 {
@@ -337,7 +312,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 			.left_out = r->left_out,
 			.cpus_allowed = r->n.cpus_allowed,
 			.straggler_tid = r->straggler_tid,
-			.straggler.state = STATE_NONE,
+			.held = r->straggler_tid ? (int64_t)r->held_ns : 0,
 		},
 	};
 	struct step_overhead weight;
@@ -360,11 +335,6 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 	if (r->workers)
 		ls.step.n_workers_behind = behind_take_info(
 			ls.behind + ls.step.n_behind, &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
-	stall_take_info(&r->stall, &ls.step.stall, ls.by);
-	if (r->straggler_tid) {
-		ls.step.held = (int64_t)r->held_ns;
-		stall_take_info(&r->straggler, &ls.step.straggler, ls.straggler_by);
-	}
 	if (task)
 		memcpy(ls.straggler_comm, task->comm, sizeof(ls.straggler_comm));
 	if (!strcmp(ls.phase, "prefill"))
@@ -700,17 +670,44 @@ static void top_signal(struct view *v, int signo)
 
 /* ---- the sink ---- */
 
+/* "worker: blocked_io in read" */
+static void cause_name(const struct gap_segment *g, char name[96])
+{
+	const char *call = g->call == CALL_NONE ? NULL : syscall_name(g->call);
+
+	snprintf(name, 96, "%.*s: %s%s%s", TASK_COMM_LEN, g->comm, time_state_name((enum time_state)g->state), call ? " in " : "", call ?: "");
+}
+
+/* Who made the calling thread of a step wait. */
+static void top_wait(struct top *t, const struct rec_gap *r, const struct gap_segment *g)
+{
+	const char *call = g->call == CALL_NONE ? NULL : syscall_name(g->call);
+	struct live_wait w = { .row = { .ns = (int64_t)g->dur_ns, .tid = g->tid, .state = g->state } };
+
+	if (g->tid == r->h.tid)
+		snprintf(w.name, sizeof(w.name), "%s", call ?: "");
+	else
+		cause_name(g, w.name);
+	snprintf(w.comm, sizeof(w.comm), "%.*s", TASK_COMM_LEN, g->comm);
+	if (gap_segment_has_behind(g) && g->by_ns > g->dur_ns / 2) {
+		snprintf(w.behind, sizeof(w.behind), "%.*s", TASK_COMM_LEN, gap_segment_behind(g));
+		w.row.behind_tid = g->by_tid;
+	}
+	live_wait(t->live, r->step, &w);
+}
+
 static void top_gap(struct top *t, const struct rec_gap *r)
 {
 	char name[96];
 
+	if (r->h.flags & GAP_F_WITHIN) {
+		if (r->n_causes)
+			top_wait(t, r, &r->seg[0]);
+		return;
+	}
 	for (size_t i = 0; i < r->n_causes; i++) {
-		const struct gap_segment *g = &r->seg[i];
-		const char *call = g->call == CALL_NONE ? NULL : syscall_name(g->call);
-
-		snprintf(name, sizeof(name), "%.*s: %s%s%s", TASK_COMM_LEN, g->comm, time_state_name((enum time_state)g->state), call ? " in " : "",
-			call ? call : "");
-		live_gap(t->live, name, g->dur_ns);
+		cause_name(&r->seg[i], name);
+		live_gap(t->live, name, r->seg[i].dur_ns);
 	}
 	if (r->others_ns)
 		live_gap(t->live, "(others)", r->others_ns);

@@ -364,16 +364,39 @@ static int64_t ns_or_0(const struct json_node *object, const char *key)
 	return ns > 0 ? ns : 0;
 }
 
+/* Sums the causes of a time, their keys beginning with the prefix. False: there are none. */
+static bool path_sum(const struct json_node *shape, const char *prefix, int64_t *ret_sum)
+{
+	static const char *const more[] = { "_rest_us", "_unknown_us" };
+	char key[32];
+
+	snprintf(key, sizeof(key), "%sN_us", prefix);
+	if (!sum_of(shape, key, ret_sum) || *ret_sum < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+		snprintf(key, sizeof(key), "%s%s", prefix, more[i]);
+		if (__builtin_add_overflow(*ret_sum, ns_or_0(shape, key), ret_sum))
+			*ret_sum = INT64_MAX;
+	}
+	return true;
+}
+
 /* Checks that the causes of a time in which no step ran sum to it. */
 static void check_path(struct profile_check *check, const struct json_node *shape, const char *what, int64_t ns)
 {
 	int64_t sum;
 
-	if (!node_get(shape, "path1_us") || !sum_of(shape, "pathN_us", &sum) || sum < 0 || ns < 0)
-		return;
-	if (__builtin_add_overflow(sum, ns_or_0(shape, KEY(path_rest_us)), &sum) ||
-		__builtin_add_overflow(sum, ns_or_0(shape, KEY(path_unknown_us)), &sum) || sum != ns)
+	if (ns >= 0 && path_sum(shape, "path", &sum) && sum != ns)
 		LINE_PROBLEM(check, "shape: the causes sum to %lld ns, %s to %lld ns", (long long)sum, what, (long long)ns);
+}
+
+/* Checks that what a step waited for is within it. */
+static void check_waits(struct profile_check *check, const struct json_node *shape, int64_t total)
+{
+	int64_t sum;
+
+	if (total >= 0 && path_sum(shape, "wait", &sum) && sum > total)
+		LINE_PROBLEM(check, "shape: the causes of its waits sum to %lld ns, the step took %lld ns", (long long)sum, (long long)total);
 }
 
 /* Checks that the spans of a request sum to total, and the states and GPU parts of each span to the span. */
@@ -544,6 +567,7 @@ static void check_native(struct profile_check *check, const struct profile_line 
 	if (check->family == TOKEN) {
 		check_tracer(check, shape, stages);
 		check_path(check, shape, KEY(gap_us), ns_of(shape, KEY(gap_us)));
+		check_waits(check, shape, ns_of(stages, "total"));
 		check_gpu(check, shape, ns_of(stages, "total"));
 	}
 	if (check->family == OP) {

@@ -13,6 +13,8 @@
 /* More contexts than a server has; if there are more, that whose last step was the earliest is forgotten. */
 #define CONTEXTS_MAX 1024
 
+#define WAITS_MIN_NS 20000 /* of a step; less is not worth looking for */
+
 struct gap_key {
 	uint64_t context;
 	uint64_t tgid;
@@ -21,15 +23,17 @@ struct gap_key {
 struct gap_context {
 	UT_hash_handle hh;
 	struct gap_key key;
-	uint64_t busy_until;
+	uint64_t busy_until, drawn_until;
 	uint32_t steps_lost; /* before its last step */
 };
 
 /* A step whose gap is not known yet. */
 struct gap_step {
 	uint64_t start, end, context;
+	uint64_t off_ns; /* its time off the CPU */
+	struct held held;
 	uint32_t tgid, tid, cpu, number, probe, steps_lost;
-	bool began_before;
+	bool began_before, waits_passed;
 	unsigned int rounds;
 };
 
@@ -93,8 +97,12 @@ void gaps_step(struct gaps *g, const struct rec_step *r)
 		.probe = r->h.id,
 		.steps_lost = r->steps_lost,
 		.began_before = r->h.flags & REC_F_OPEN_START,
+		.held = { r->straggler_tid, r->held_at, r->held_at + r->held_ns },
 	};
 	size_t i;
+
+	for (i = ST_RUNNABLE; i < ST_MAX; i++)
+		s.off_ns += r->ns[i];
 
 	check_value(&g->probes->specs[r->h.id], r->vals, "context", &s.context);
 	list_push(g->steps, g->n, g->cap);
@@ -137,42 +145,116 @@ static size_t gap_fill(struct rec_gap *gap, const struct way *way)
 	return REC_GAP_SIZE(way->causes.n + way->n);
 }
 
-/* Passes on the gap before a step, if there is one and no step within it was lost. Before the first step it began earlier. */
-static void pass_gap(struct gaps *g, const struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+static struct rec_hdr gap_hdr(const struct gap_step *s, uint64_t from_ns, uint64_t to_ns, uint8_t flags)
+{
+	return (struct rec_hdr){
+		.start_ns = from_ns,
+		.dur_ns = to_ns - from_ns,
+		.flags = flags,
+		.tgid = s->tgid,
+		.tid = s->tid,
+		.cpu = (uint16_t)s->cpu,
+		.kind = REC_GAP,
+		.id = s->probe,
+	};
+}
+
+static void leave_out_short(struct way *way)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < way->n; i++) {
+		if (way->seg[i].dur_ns >= WAITS_MIN_NS)
+			way->seg[n++] = way->seg[i];
+	}
+	way->n = n;
+}
+
+/* Passes on what the thread of a step waited for within it. Segments of steps that overlap would have no place on a track. */
+static void pass_waits(struct gaps *g, struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	struct gap_context *c = context_of(g, s);
+	uint64_t known;
+
+	s->waits_passed = true;
+	if (s->off_ns + (s->held.by ? s->held.to_ns - s->held.from_ns : 0) < WAITS_MIN_NS)
+		return;
+	g->gap.h = gap_hdr(s, s->start, s->end, GAP_F_WITHIN);
+	g->gap.context = s->context;
+	g->gap.step = s->number;
+	waits_back(g->walker, s->tid, g->open_ns, s->start, s->end, &s->held, &g->way);
+	known = g->way.causes.others_ns;
+	for (size_t i = 0; i < g->way.causes.n; i++)
+		known += g->way.causes.list[i].dur_ns;
+	if (g->way.end != GAP_COMPLETE && known < s->off_ns)
+		g->way.causes.unknown_ns = s->off_ns - known;
+	leave_out_short(&g->way);
+	if (s->start < c->drawn_until)
+		g->way.n = 0;
+	else
+		c->drawn_until = s->end;
+	cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
+}
+
+/* Passes on the gap before a step, if there is one and no step within it was lost, and its waits. Before the first step a gap
+ * began earlier. */
+static void pass_step(struct gaps *g, struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
 	struct gap_context *c = context_of(g, s);
 	uint64_t from = c->busy_until ? c->busy_until : g->open_ns;
 
 	if (s->start > from && s->steps_lost == c->steps_lost && !s->began_before) {
-		g->gap.h = (struct rec_hdr){
-			.start_ns = from,
-			.dur_ns = s->start - from,
-			.flags = c->busy_until ? 0 : REC_F_OPEN_START,
-			.tgid = s->tgid,
-			.tid = s->tid,
-			.cpu = (uint16_t)s->cpu,
-			.kind = REC_GAP,
-			.id = s->probe,
-		};
+		g->gap.h = gap_hdr(s, from, s->start, c->busy_until ? 0 : REC_F_OPEN_START);
 		g->gap.context = s->context;
 		g->gap.step = s->number;
 		way_back(g->walker, s->tid, g->open_ns, from, s->start, &g->way);
 		cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
 	}
+	if (!s->waits_passed)
+		pass_waits(g, s, cb, arg);
 	c->steps_lost = s->steps_lost;
 	if (s->end > c->busy_until)
 		c->busy_until = s->end;
 }
 
+void gaps_waits(struct gaps *g, const struct rec_step *r, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	for (size_t i = g->n; i-- > 0;) {
+		if (g->steps[i].number == r->number) {
+			pass_waits(g, &g->steps[i], cb, arg);
+			return;
+		}
+	}
+}
+
+/* Whether none of the first n steps is of the context of s. */
+static bool is_first_of_context(const struct gaps *g, size_t n, const struct gap_step *s)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (g->steps[i].context == s->context && g->steps[i].tgid == s->tgid)
+			return false;
+	}
+	return true;
+}
+
 void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
-	size_t done = 0;
+	size_t kept = 0;
 
-	/* a step that began before another one of its context was given no later than that one's round */
-	while (done < g->n && (all || g->steps[done].rounds))
-		pass_gap(g, &g->steps[done++], cb, arg);
-	g->n -= done;
-	memmove(g->steps, g->steps + done, g->n * sizeof(*g->steps));
-	for (size_t i = 0; i < g->n; i++)
-		g->steps[i].rounds++;
+	/* a step that began before another one of its context was given no later than that one's round, unless they overlap: then the
+	 * gap waits for it */
+	for (size_t i = 0; i < g->n; i++) {
+		struct gap_step s = g->steps[i];
+		bool done = all || s.rounds;
+
+		if (done && is_first_of_context(g, kept, &s)) {
+			pass_step(g, &s, cb, arg);
+			continue;
+		}
+		if (done && !s.waits_passed)
+			pass_waits(g, &s, cb, arg);
+		s.rounds++;
+		g->steps[kept++] = s;
+	}
+	g->n = kept;
 }

@@ -23,6 +23,9 @@ void gaps_open(struct gaps *g, uint64_t open_ns);
 
 void gaps_step(struct gaps *g, const struct rec_step *r);
 
+/* Passes on what the step waited for: all that this takes has been logged by its end. Without this call it comes with the gaps. */
+void gaps_waits(struct gaps *g, const struct rec_step *r, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);
+
 /* Passes on the gaps before the steps that were given before the previous call, in the order in which these began. Call it when
  * every step that was sent before the previous call has been given. all: there will be no more steps. */
 void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);

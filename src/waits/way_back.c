@@ -338,6 +338,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 	/* one from before the run began ended the wait before it: the kernel does not report each wake-up */
 	const struct wake *wake = find_wake(k->w, k->on, since_ns > r->start_ns ? since_ns : r->start_ns, k->at_ns);
 	struct gap_segment s = segment_of(r, r->entry->state);
+	struct run by;
 
 	if (wake) {
 		wake_ns = wake->ns > off_ns ? wake->ns : off_ns;
@@ -346,6 +347,12 @@ static void walk_wait(struct walk *k, const struct run *r)
 			k->on = wake->waker_tid;
 			k->wakes = k->n;
 			return;
+		}
+		/* whoever continued it did not keep it from going on */
+		if (s.state == ST_STOPPED && !(wake->flags & WAKE_F_IRQ) && find_run(k->w, wake->waker_tid, wake->ns, k->begin_ns, &by)) {
+			s.by_tid = by.entry->tid;
+			s.by_tgid = by.entry->tgid;
+			memcpy(s.by, by.entry->comm, sizeof(s.by));
 		}
 	}
 	s.call = r->entry->call;

@@ -103,16 +103,16 @@ test_limited() {
 	fi
 }
 
-# Two threads that wake each other: the log of their CPU goes back over a small part of a wait, and nobody is named for the rest.
-# The steps are long enough to be preempted at that priority.
+# Two threads that wake each other: what the programs look at of their CPU's log goes back over a small part of a wait; the way back
+# names who ran for all of it. The steps are long enough to be preempted at that priority.
 test_short_log() {
 	build storm
 	background taskset -c "$cpu" "$TMP/storm" -t 2 -s 0 -n 1 -w >"$TMP/others.out"
 	check "short log: recorded" "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
 		--profile "$TMP/short.jsonl" -- taskset -c "$cpu" nice -n 19 "$TMP/storm" -s 5 -n 4000
 	kill "$BG"
-	expect "short log: a wait whose most has no name has none itself" \
-		'(lambda waits: len(waits) > 0 and not any("stall_by" in s for s in waits))([s for x in p if x["event"] == "token_prof" for s in [x["shape"]] if s.get("stall_state") == "runnable" and s["stall_us"] > 0.5 * x["stage_us"]["runnable"] and s.get("behind_others_us", 0) > 0.9 * x["stage_us"]["runnable"]])' \
+	expect "short log: a wait without names among the threads behind which it was has one" \
+		'(lambda waits: len(waits) > 0 and all(s["wait1_behind_us"] > 0 for s in waits))([s for x in p if x["event"] == "token_prof" for s in [x["shape"]] if s.get("wait1_state") == "runnable" and s["wait1_us"] > 0.5 * x["stage_us"]["runnable"] and s.get("behind_others_us", 0) > 0.9 * x["stage_us"]["runnable"]])' \
 		p="$TMP/short.jsonl"
 }
 

@@ -241,7 +241,7 @@ test_queries() {
 		    line["shape"].update(step=1000 + i, behind1_by="backup", behind1_us=100 + i + .001, behind2_by="idle", behind2_us=3.5)
 		    line["stage_us"] = {"total": 1000 + i, "cpu": 1000 + i}
 		    if i % 10 == 9:
-		        line["shape"].update(stall_state="runnable", stall_us=99000)
+		        line["shape"].update(wait1_state="runnable", wait1_us=99000)
 		        line["stage_us"] = {"total": 100000, "cpu": 1000, "runnable": 99000}
 		    print(json.dumps(line))
 	PY

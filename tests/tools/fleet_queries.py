@@ -99,7 +99,7 @@ def answers(lines):
         typical = rank([l.total for l in v], 0.5)
         for l in v:
             if l.total > 3 * typical:
-                stalls[host, of, l.shape.get("stall_state", "none")].append(l.total - typical)
+                stalls[host, of, l.shape.get("wait1_state", "none")].append(l.total - typical)
     yield "stalls", [(*k, len(v), sum(v)) for k, v in stalls.items()]
     yield "loss", [(l.host, l.file, l.shape["window"], l.shape["lost"], l.shape["coverage"], l.total)
                    for l in lines if l.event == "window_prof" and l.shape["lost"] > 0]

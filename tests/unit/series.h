@@ -55,8 +55,6 @@ static inline void step_sum(struct step *step)
 static inline struct step usual(struct series *s)
 {
 	struct step step = {
-		.stall.state = STATE_NONE,
-		.straggler.state = STATE_NONE,
 		.number = s->number,
 		.tid = 4711,
 		.phase = s->names.decode,

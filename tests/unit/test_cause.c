@@ -2,6 +2,11 @@
 /* The verdict on a step: series with one disturbance each. */
 #include "series.h"
 
+static struct wait_info waited_behind(struct series *s, uint32_t tid, int64_t ns, uint32_t by_tid)
+{
+	return (struct wait_info){ .ns = ns, .tid = tid, .state = ST_RUNNABLE, .behind = name_of(s, "cc1plus"), .behind_tid = by_tid };
+}
+
 TEST(test_nothing)
 {
 	struct series s;
@@ -27,16 +32,16 @@ TEST(test_own_states)
 		step.own[states[i]] += 139 * MS;
 		/* the worker waits at the barrier meanwhile */
 		step.workers[ST_BARRIER] += 139 * MS;
-		step.stall =
-			(struct stall_info){ .state = states[i], .ns = 139 * MS, .by_tid = 990 };
-		step.stall.by = name_of(&s, "cc1plus");
+		step.wait = (struct wait_info){ .ns = 139 * MS, .tid = 990, .comm = name_of(&s, "cc1plus") };
+		if (states[i] == ST_RUNNABLE)
+			step.wait = waited_behind(&s, 4711, 139 * MS, 990);
 		c = verdict_between(&s, &step);
 		assert_int_equal(c.where, WHERE_OWN);
 		assert_int_equal(c.state, states[i]);
 		assert_near(c.part, 139 * MS);
 		assert_near(c.excess, 139 * MS);
 		assert_near(c.typical, 40 * MS);
-		assert_int_equal(c.by_tid, 990);
+		assert_int_equal(c.by_tid, states[i] < ST_RUNNABLE ? 0 : 990);
 		series_free(&s);
 	}
 }
@@ -50,8 +55,7 @@ TEST(test_straggler)
 	step.own[ST_BARRIER] += 139 * MS;
 	step.workers[ST_RUNNABLE] += 139 * MS;
 	step.held = 140 * MS;
-	step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 139 * MS, .by_tid = 990 };
-	step.straggler.by = name_of(&s, "cc1plus");
+	step.wait = waited_behind(&s, 4712, 139 * MS, 990);
 	c = verdict_between(&s, &step);
 	assert_int_equal(c.where, WHERE_STRAGGLER);
 	assert_int_equal(c.state, ST_RUNNABLE);
@@ -61,6 +65,43 @@ TEST(test_straggler)
 	assert_sentence(&s,
 		"step 100, 183 ms instead of 40.0 ms: worker 4712 waited 139 ms for a CPU "
 		"behind pid 990 `cc1plus`");
+	series_free(&s);
+}
+
+/* The thread at the end of the way is named, with what it did. */
+TEST(test_chain)
+{
+	struct series s;
+	struct step step = step_behind_usual(&s);
+	struct cause c;
+
+	step.own[ST_BLOCKED_FUTEX] += 139 * MS;
+	step.wait = (struct wait_info){ .ns = 138 * MS, .tid = 990, .comm = name_of(&s, "writer"), .name = name_of(&s, "writer: blocked_io in fsync") };
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.by_tid, 990);
+	steps_set(&s.p->steps, 100, STEP_TOTAL, 183 * MS);
+	assert_sentence(&s,
+		"step 100, 183 ms instead of 40.0 ms: the calling thread waited 139 ms for a lock, 138 ms of it by `writer: blocked_io in fsync`");
+	series_free(&s);
+	/* it kept the straggler waiting */
+	step = step_behind_usual(&s);
+	step.own[ST_BARRIER] += 139 * MS;
+	step.held = 140 * MS;
+	step.wait = (struct wait_info){ .ns = 138 * MS, .tid = 990, .comm = name_of(&s, "writer"), .name = name_of(&s, "writer: cpu") };
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.tid, 4712);
+	series_sum(&s);
+	assert_string_equal(strstr(slowest(&s), " longer"), " longer at barriers for worker 4712, 138 ms of it by `writer: cpu`");
+	series_free(&s);
+	/* nobody else: the call and its file */
+	step = step_behind_usual(&s);
+	step.own[ST_BLOCKED_IO] += 139 * MS;
+	step.wait = (struct wait_info){ .ns = 138 * MS, .tid = 4711, .state = ST_BLOCKED_IO, .name = name_of(&s, "read of models/x") };
+	verdict_between(&s, &step);
+	steps_set(&s.p->steps, 100, STEP_TOTAL, 183 * MS);
+	assert_sentence(&s,
+		"step 100, 183 ms instead of 40.0 ms: the calling thread waited 139 ms for a disk, 138 ms of it in `read of models/x`");
 	series_free(&s);
 }
 
@@ -91,7 +132,8 @@ struct disturbance {
 	int64_t own[STATES], workers[STATES];
 	int64_t held;	      /* 0: as usual */
 	bool nobody_held;     /* no straggler is known */
-	int64_t runnable;     /* the straggler's longest wait for a CPU, behind pid 990 */
+	int64_t runnable;     /* within that wait the straggler waited for a CPU, behind pid 990 */
+	bool busy;            /* or it ran all the time */
 	/* the verdict; 0: not checked */
 	enum cause_where where;
 	uint8_t state, second;
@@ -114,9 +156,9 @@ static void check_disturbance(const struct disturbance *d)
 	if (d->nobody_held)
 		step.straggler_tid = 0;
 	if (d->runnable)
-		step.straggler = (struct stall_info){
-			.state = ST_RUNNABLE, .ns = d->runnable, .by = name_of(&s, "cc1plus"), .by_tid = 990
-		};
+		step.wait = waited_behind(&s, 4712, d->runnable, 990);
+	if (d->busy)
+		step.wait = (struct wait_info){ .ns = d->held, .tid = 4712, .state = ST_CPU };
 	c = verdict_between(&s, &step);
 	assert_int_equal(c.where, d->where);
 	assert_int_equal(c.state, d->state);
@@ -138,7 +180,7 @@ static void check_disturbance(const struct disturbance *d)
 		check_disturbance(&(const struct disturbance){ __VA_ARGS__ });          \
 	}
 
-/* Many slices: the longest is named, the sum is reported. */
+/* Many waits at barriers: the straggler of the longest is named, the sum is reported. */
 DISTURBANCE(straggler_slices,
 	.own = { [ST_BARRIER] = 139 * MS }, .workers = { [ST_RUNNABLE] = 139 * MS },
 	.held = 9 * MS, .runnable = 8 * MS,
@@ -147,7 +189,7 @@ DISTURBANCE(straggler_slices,
 /* The awaited thread ran all the time. */
 DISTURBANCE(straggler_busy,
 	.own = { [ST_BARRIER] = 60 * MS }, .workers = { [ST_CPU] = 60 * MS },
-	.held = 60 * MS,
+	.held = 60 * MS, .busy = true,
 	.where = WHERE_STRAGGLER, .state = ST_CPU, .part = 60 * MS, .tid = 4712)
 
 /* Older profiles name no straggler; what the workers did tells all the same. */
@@ -235,8 +277,7 @@ TEST(test_left_out_runnable)
 	slow = without_barriers(&s);
 	slow.own[ST_RUNNABLE] += 60 * MS;
 	slow.own[ST_CPU] += 30 * MS;
-	slow.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 60 * MS, .by_tid = 990 };
-	slow.stall.by = name_of(&s, "cc1plus");
+	slow.wait = waited_behind(&s, 4711, 60 * MS, 990);
 	series_add(&s, &slow);
 	add_without_barriers(&s, 100);
 	c = verdict(&s, 100);

@@ -27,9 +27,7 @@ static struct live_step make_step(
 			.tid = tid,
 			.ts = ts,
 			.total = total,
-			.n_tokens = tokens,
-			.stall.state = STATE_NONE,
-			.straggler.state = STATE_NONE },
+			.n_tokens = tokens },
 	};
 
 	strcpy(s.phase, tokens > 1 ? "prefill" : "decode");
@@ -56,10 +54,8 @@ static void make_run(struct live_step steps[STEPS], int64_t *ret_end)
 		if (i % 97 == 50) {
 			steps[i].step.own[ST_RUNNABLE] = 30 * MS;
 			steps[i].step.total += 30 * MS;
-			steps[i].step.stall = (struct stall_info){
-				.ns = 30 * MS, .by_tid = 4711, .state = ST_RUNNABLE
-			};
-			strcpy(steps[i].by, "hog");
+			steps[i].wait.row = (struct wait_info){ .ns = 30 * MS, .tid = 100, .behind_tid = 4711, .state = ST_RUNNABLE };
+			strcpy(steps[i].wait.behind, "hog");
 		}
 		now += steps[i].step.total + (int64_t)(draw() % 100000) + 1000;
 	}
@@ -84,7 +80,8 @@ static void reference_make(struct reference *r, const struct live_step *steps, s
 		struct step s = steps[i].step;
 
 		s.phase = model_name(&r->m, steps[i].phase);
-		s.stall.by = model_name(&r->m, steps[i].by);
+		s.wait = steps[i].wait.row;
+		s.wait.behind = model_name(&r->m, steps[i].wait.behind);
 		process_add_step(r->p, &s);
 	}
 	model_finish(&r->m);

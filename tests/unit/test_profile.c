@@ -135,33 +135,8 @@ TEST_WITH(test_held_up, setup, teardown)
 		"\"total\":1.000,\"cpu\":1.000,\"workers_total\":2.001,\"workers_cpu\":1.999,"
 		"\"workers_runnable\":0.002}");
 
-	/* who ran instead; any process name */
-	r.straggler = (struct stall){ .dur_ns = 5000, .state = ST_RUNNABLE, .by_tid = 990, .by = "cc1 \"\n" };
-	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by = "swapper/1" };
-	check_held_up(&r,
-		"\"workers\":3,\"stall_state\":\"runnable\",\"stall_us\":0.009,\"stall_by\":\"idle\","
-		"\"stall_by_tid\":0,\"straggler_tid\":77,\"straggler_held_us\":139000.001,"
-		"\"straggler_state\":\"runnable\",\"straggler_us\":5.000,"
-		"\"straggler_by\":\"cc1 \\\"\\n\",\"straggler_by_tid\":990}",
-		"\"total\":1.000,");
-
-	/* a CPU limit; a wake-up by a thread with a name of full length, and one by an interrupt */
-	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .flags = STALL_F_THROTTLED };
-	r.straggler = (struct stall){ .dur_ns = 9, .state = ST_BLOCKED_FUTEX, .by_tid = 8, .late_ns = 12 };
-	memset(r.straggler.by, 'x', sizeof(r.straggler.by));
-	check_held_up(&r,
-		"\"workers\":3,\"stall_state\":\"runnable\",\"stall_us\":0.009,\"stall_by\":\"cpu.max\","
-		"\"stall_by_tid\":0,\"straggler_tid\":77,\"straggler_held_us\":139000.001,"
-		"\"straggler_state\":\"blocked_futex\",\"straggler_us\":0.009,"
-		"\"straggler_by\":\"xxxxxxxxxxxxxxxx\",\"straggler_by_tid\":8,\"straggler_late_us\":0.012}",
-		"\"total\":1.000,");
 	r.straggler_tid = r.workers = 0;
-	/* the wait with most of the known time is not named for what held it up */
-	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .by = "x", .flags = STALL_F_UNNAMED };
-	check_held_up(&r, "\"workers\":0,\"stall_state\":\"runnable\",\"stall_us\":0.009}", "\"total\":1.000,\"cpu\":1.000}");
-	r.stall = (struct stall){ .dur_ns = 10, .state = ST_BLOCKED_IO, .late_ns = 1 };
-	check_held_up(&r, "\"workers\":0,\"stall_state\":\"blocked_io\",\"stall_us\":0.010}",
-		"\"total\":1.000,\"cpu\":1.000}");
+	check_held_up(&r, "\"workers\":0}", "\"total\":1.000,\"cpu\":1.000}");
 }
 
 static struct behind behind(uint64_t ns, uint32_t tid, uint32_t tgid, const char *comm)

@@ -35,13 +35,17 @@ static void add_request(struct profile *p, int pid, const char *more)
 	}
 }
 
+/* The calling thread waited for a CPU for 20 ms. */
+#define WAITED(tid, behind, behind_tid) \
+	",\"wait1_comm\":\"main\",\"wait1_tid\":" tid ",\"wait1_state\":\"runnable\",\"wait1_behind\":\"" behind "\"," \
+	"\"wait1_behind_tid\":" behind_tid ",\"wait1_behind_us\":20000.000,\"wait1_us\":20000.000"
+
 TEST(test_text)
 {
 	struct profile *p = profile_new();
 
 	add_request(p, 4711,
-		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"cc1plus\","
-		"\"stall_by_tid\":990");
+		WAITED("4711", "cc1plus", "990"));
 	fputs("{\"event\":\"op_prof\"," HEAD
 	      ",\"shape\":{\"pid\":4711,\"window\":0,\"n_mul_mat\":600,\"n_rope\":300},"
 	      "\"stage_us\":{\"total\":45000.000,\"mul_mat\":40000.000,\"rope\":5000.000}}\n"
@@ -210,8 +214,7 @@ TEST(test_json)
 	int none = 0;
 
 	add_request(p, 4711,
-		",\"straggler_tid\":5,\"stall_state\":\"runnable\",\"stall_us\":20000.000,"
-		"\"stall_by\":\"cpu.max\",\"stall_by_tid\":0");
+		",\"straggler_tid\":5" WAITED("4711", "cpu.max", "0"));
 	report = profile_json(p, ARGV("--json", "--all-steps", "-n", "1", "-"));
 	steps = at_path(report, "steps");
 	for (size_t i = 0; i < 51; i++) {
@@ -471,9 +474,7 @@ TEST(test_hostile_names)
 	const char *data, *end;
 
 	snprintf(more, sizeof(more),
-		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"%s\",\"stall_"
-		"by_tid\":3",
-		name);
+		WAITED("1", "%s", "3"), name);
 	snprintf(line, sizeof(line),
 		"{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"pid\":1,\"comm\":\"%s\"},"
 		"\"stage_us\":{\"%s\":1.000}}\n",

@@ -31,9 +31,7 @@ static struct live *make_live(const char *name)
 			.step = { .number = i,
 				.tid = 4711,
 				.ts = i * 10 * MS,
-				.n_tokens = i % 50 ? 1 : 64,
-				.stall.state = STATE_NONE,
-				.straggler.state = STATE_NONE },
+				.n_tokens = i % 50 ? 1 : 64 },
 		};
 
 		strcpy(s.phase, i % 50 ? "decode" : "prefill");
@@ -46,10 +44,8 @@ static struct live *make_live(const char *name)
 		if (i % 20 == 7) {
 			s.step.own[ST_RUNNABLE] += 183 * MS;
 			s.step.total += 183 * MS;
-			s.step.stall = (struct stall_info){
-				.ns = 183 * MS, .state = ST_RUNNABLE, .by_tid = 990
-			};
-			snprintf(s.by, sizeof(s.by), "%s", name);
+			s.wait.row = (struct wait_info){ .ns = 183 * MS, .tid = 4711, .state = ST_RUNNABLE, .behind_tid = 990 };
+			snprintf(s.wait.behind, sizeof(s.wait.behind), "%s", name);
 		}
 		live_step(l, &s);
 	}

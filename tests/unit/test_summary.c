@@ -34,7 +34,7 @@ TEST(test_hogs)
 			step.workers[ST_RUNNABLE] = 140 * MS;
 			step.held = 9 * MS;
 		}
-		*(workers ? &step.straggler : &step.stall) = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 991 };
+		step.wait = (struct wait_info){ .ns = 8 * MS, .tid = workers ? 4712 : 4711, .state = ST_RUNNABLE, .behind_tid = 991 };
 		sum_between(&s, &step);
 		assert_int_equal(s.sum.causes.n, 4);
 		assert_cause(&s, 0, 50 * MS, before, "waited for a CPU behind `hoga`");
@@ -63,7 +63,7 @@ TEST(test_unnamed)
 
 	process_add_behind(s.p, &step, &row, 1, &row, 0);
 	step.own[ST_RUNNABLE] = 200 * MS;
-	step.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 200 * MS, .by_tid = 990 };
+	step.wait = (struct wait_info){ .ns = 200 * MS, .tid = 4711, .state = ST_RUNNABLE, .behind_tid = 990 };
 	sum_between(&s, &step);
 	assert_int_equal(s.sum.slow[0].cause.by, 0);
 	assert_int_equal(s.sum.slow[0].cause.by_tid, 0);
@@ -146,7 +146,7 @@ TEST(test_open)
 
 	step.unfinished = true;
 	step.own[ST_STOPPED] = 1090 * MS;
-	step.stall = (struct stall_info){ .state = ST_STOPPED, .ns = 1090 * MS };
+	step.wait = (struct wait_info){ .ns = 1090 * MS, .tid = 4711, .state = ST_STOPPED };
 	series_add(&s, &step);
 	steps_set(&s.p->steps, 100, STEP_TOTAL, 1130 * MS);
 	series_end(&s);
@@ -335,7 +335,7 @@ TEST(test_one_culprit)
 			step.straggler_tid = 0;
 			process_add_behind(s.p, &step, &row, 0, &row, 1);
 		} else {
-			step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 139 * MS, .by_tid = 990, .by = row.by };
+			step.wait = (struct wait_info){ .ns = 139 * MS, .tid = 4712, .state = ST_RUNNABLE, .behind_tid = 990, .behind = row.by };
 		}
 		series_add(&s, &step);
 		add_usual(&s, 100);

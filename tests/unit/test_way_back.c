@@ -61,7 +61,7 @@ static void add_segment(char *text, size_t size, const struct gap_segment *s)
 
 	n += (size_t)snprintf(text + n, size - n, "%s%u%s %s", n ? ", " : "", s->tid, s->flags & GAP_SEGMENT_F_WAKES ? "*" : "",
 		s->state < ST_MAX ? time_state_name(s->state) : "?");
-	if (s->state == ST_RUNNABLE)
+	if (s->state == ST_RUNNABLE || s->by_tid)
 		n += (size_t)snprintf(text + n, size - n, s->flags & GAP_SEGMENT_F_LIMITED ? " limit" : " <%u", s->by_tid);
 	snprintf(text + n, size - n, " %llu", (unsigned long long)s->dur_ns / US);
 }
@@ -246,7 +246,8 @@ TEST_WITH(stopped_and_limited, set_up, NULL)
 	ran(0, 10, 600, ST_RUNNABLE)->flags = RAN_F_THROTTLED;
 	ran(0, 0, 900, ST_RUNNABLE);
 	runs(0, 10);
-	way_is(10, 0, 50, 1000, "10 cpu 100, 10 runnable limit 300, 10 cpu 90, 10 runnable <0 10, 10 stopped 400, 10 cpu 50");
+	runs(1, 20);
+	way_is(10, 0, 50, 1000, "10 cpu 100, 10 runnable limit 300, 10 cpu 90, 10 runnable <0 10, 10 stopped <20 400, 10 cpu 50");
 }
 
 TEST_WITH(created, set_up, NULL)
