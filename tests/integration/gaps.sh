@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 . "$TOP/tests/programs/programs.sh"
-need python3
+need python3 node
 PLANTS=(none spin sleep lock upstream unix pipe client child stop faults)
 cd "$TMP" || exit # for the file that is read cold
 
@@ -22,6 +22,21 @@ test_planted() {
 	check "the report names other processes" grep -q 'upstream ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "and the one that read late" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "short processes are one cause" grep -q '"name":"gaps (other processes): cpu"' <("$INFTRACE" report --json "$TMP/planted.jsonl")
+}
+
+# The same in the steps themselves: who made their thread wait.
+test_within() {
+	local plants=(sleep lock upstream unix pipe client child stop)
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" --profile "$TMP/within.jsonl" -o "$TMP/within.json" -- \
+		"$PROGRAMS/gaps" 20 within "${plants[@]}" >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	check "every wait has its cause" "$TOP/tests/programs/check_gaps.py" --within --most 0.8 "$TMP/within.jsonl" "$TMP/truth"
+	check "valid" "$INFTRACE" validate "$TMP/within.jsonl"
+	"$INFTRACE" report "$TMP/within.jsonl" >"$TMP/report"
+	check "all of them by cause" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' <(sed -n '/^Within steps:/,$p' "$TMP/report")
+	check "on the track" node "$TOP/tests/tools/check_chrome_trace.mjs" "$TMP/within.json"
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" --profile "$TMP/lock.jsonl" -- "$PROGRAMS/gaps" 20 within none none none lock >/dev/null 2>"$TMP/err" ||
+		not_ok "recorded" "$(cat "$TMP/err")"
+	check "a slow step's sentence names who was in the way" grep -qE 'waited [0-9.]+ ms for a lock, [0-9.]+ ms of it by .holder: ' <("$INFTRACE" report -n 100 "$TMP/lock.jsonl")
 }
 
 # What takes a disk, and a limit of the cgroup, each 20 times. Without a disk below TMPDIR the file is never cold.

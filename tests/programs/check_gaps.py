@@ -8,9 +8,10 @@
 
 The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long at
 least and at most (ns). The profile is right about a step if most of the gap is put down to that thread, in the state that the
-plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --sums: only that each gap
-reaches from the end of one step to the begin of the next, and that its parts sum to it. --track: in the trace, the slices before a
-step touch each other and cover its gap, and what the profile says of a thread is the sum of that thread's slices.
+plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --within: the plants are in the
+steps, and the parts sum to their time off the CPU. --sums: only that each gap reaches from the end of one step to the begin of the
+next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its gap, and what the
+profile says of a thread is the sum of that thread's slices.
 """
 import argparse
 import collections
@@ -29,7 +30,9 @@ def read_steps(path):
     """The shapes of the steps with their lengths, in order."""
     with open(path, encoding="utf-8") as f:
         lines = [json.loads(line) for line in f]
-    steps = [line["shape"] | {"total_us": line["stage_us"]["total"]} for line in lines if line["event"] == "token_prof"]
+    steps = [line["shape"] | {"total_us": line["stage_us"]["total"], "off_us": sum(
+        us for state, us in line["stage_us"].items() if state.startswith(("runnable", "blocked", "stopped")))}
+             for line in lines if line["event"] == "token_prof"]
     return sorted(steps, key=lambda s: s["step"])
 
 
@@ -67,6 +70,12 @@ def behind(shape):
         n += 1
 
 
+def within(shape):
+    """The same, with what the step waited for in place of the gap before it."""
+    return {k: v for k, v in shape.items() if not k.startswith(("path", "gap"))} | {
+        k.replace("wait", "path", 1): v for k, v in shape.items() if k.startswith("wait")} | {"gap_us": shape["off_us"]}
+
+
 def bad_sum(shape):
     """What is wrong with the sum of a gap; None: nothing. Each part is a whole number of ns."""
     total = sum(p[2] for p in paths(shape)) + shape.get("path_rest_us", 0) + shape.get("path_unknown_us", 0)
@@ -76,7 +85,7 @@ def bad_sum(shape):
 def check_track(trace, profile):
     """Exits with 1 if the track of a trace has other gaps than the profile."""
     with open(trace, encoding="utf-8") as f:
-        slices = [e for e in json.load(f) if e.get("cat") == "gap"]
+        slices = [e for e in json.load(f) if e.get("cat") == "gap" and "within" not in e["args"]]
     shapes = {s["step"]: s for s in read_steps(profile) if "gap_us" in s}
     by_step = collections.defaultdict(list)
     for e in sorted(slices, key=lambda e: e["ts"]):
@@ -130,6 +139,7 @@ def main():
     p.add_argument("profile")
     p.add_argument("truth", nargs="*")
     p.add_argument("--most", type=float, default=0.98)
+    p.add_argument("--within", action="store_true")
     p.add_argument("--sums", action="store_true")
     p.add_argument("--track", action="store_true")
     args = p.parse_args()
@@ -144,6 +154,7 @@ def main():
         sys.exit(f"{len(steps)} steps in the profile, {len(truth) + 1} were made")
     right, of = collections.Counter(), collections.Counter()
     for (plant, tid, *ns), shape in zip(truth, steps[1:]):
+        shape = within(shape) if args.within else shape
         wrong = judge(plant, int(tid), int(ns[0]) / 1000, int(ns[-1]) / 1000, shape)
         of[plant] += 1
         right[plant] += wrong is None

@@ -2,9 +2,9 @@
 /*
  * An engine whose steps one thread calls, and another one orders. Before each step something is in the way:
  *
- *	gaps N [PLANT...]
+ *	gaps N [within] PLANT...
  *
- * N rounds of each plant, in turn. Prints a line for each step: the plant, the thread that was in the way, and for how long it
+ * N rounds of each plant, in turn; with `within` in the steps themselves, on the thread that calls them. Prints a line for each step: the plant, the thread that was in the way, and for how long it
  * was by its own clock, in ns; for a CPU limit also the most that it may have been.
  */
 #include "../program.h"
@@ -27,10 +27,14 @@ static struct {
 
 void step(int n_tokens);
 
+static void (*planted)(void); /* within the next step */
+
 __attribute__((noipa)) void step(int n_tokens)
 {
 	(void)n_tokens;
 	spin_for(CLOCK_MONOTONIC, MS);
+	if (planted)
+		planted();
 }
 
 static void *worker(void *arg)
@@ -447,6 +451,8 @@ static const struct {
 int main(int argc, char **argv)
 {
 	static sem_t go, has;
+	bool within = argc > 2 && !strcmp(argv[2], "within");
+	char **first = argv + (within ? 3 : 2);
 	pthread_t t;
 
 	must(argc > 2, "gaps N PLANT...");
@@ -457,7 +463,7 @@ int main(int argc, char **argv)
 	unix_peer = peer_start(AF_UNIX);
 	readers_start();
 	stopper_start();
-	for (char **a = argv + 2; *a && cold < 0; a++) {
+	for (char **a = first; *a && cold < 0; a++) {
 		if (!strcmp(*a, "cold"))
 			cold_start();
 	}
@@ -467,14 +473,17 @@ int main(int argc, char **argv)
 	pthread_setname_np(t, "worker");
 	order(); /* nothing comes before the first step */
 	for (int i = 0; i < atoi(argv[1]); i++) {
-		for (char **a = argv + 2; *a; a++) {
+		for (char **a = first; *a; a++) {
 			size_t n = 0;
 
 			while (n < LENGTH(plants) && strcmp(plants[n].name, *a))
 				n++;
 			must(n < LENGTH(plants), *a);
 			truth.most = 0;
-			plants[n].plant();
+			if (within)
+				planted = plants[n].plant;
+			else
+				plants[n].plant();
 			order();
 			printf("%s %d %" PRIu64 " %" PRIu64 "\n", *a, truth.tid, truth.ns, truth.most ? truth.most : truth.ns);
 		}
