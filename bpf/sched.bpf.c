@@ -60,7 +60,7 @@ static __noinline int switch_out(
 	if (!t)
 		return 0;
 	if (t->off)
-		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, now);
+		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, came_onto_cpu(task, now) ?: now);
 	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft interrupt be preempted */
 		__sync_fetch_and_add(&stats.irqs_left, 1);
 		t->irq_depth = 0;
@@ -189,10 +189,13 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	now = now_ns();
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
-		u64 since = ran_since();
+		u64 since;
 		struct rec_on_cpu *r;
 		u32 flags = 0;
 
+		if (cfg.steps)
+			ran_catch_up(prev, now);
+		since = ran_since();
 		if (since < stats.start_ns) {
 			since = stats.start_ns;
 			flags = REC_F_OPEN_START;

@@ -184,6 +184,52 @@ static __noinline void ran_why(struct ran *r, struct thread *out, struct task_st
 		r->file = file_note(prev, arg);
 }
 
+/* Its time on the CPU, for the tracks of these. */
+static __always_inline void ran_emit(const struct ran *r, u64 from, u64 to)
+{
+	struct rec_on_cpu *o = r->tid ? emit_reserve(sizeof(*o), REC_ON_CPU) : NULL;
+	u64 start = from < stats.start_ns ? stats.start_ns : from;
+
+	if (!o)
+		return;
+	hdr_fill(&o->h, REC_ON_CPU, start, to, r->tgid, r->tid, 0, start > from ? REC_F_OPEN_START : 0);
+	emit_submit(o);
+}
+
+/* The running task's entry is another one's, whose leaving was not reported: it ends when prev came onto the CPU, if that is known. */
+static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, struct task_struct *prev, u64 now)
+{
+	u64 from = came_onto_cpu(prev, now);
+	struct ran *r = ran_at(cpu, heads->ran), *before = ran_at(cpu, heads->ran - 1), *after = ran_at(cpu, heads->ran + 1);
+
+	if (!r || !before || !after)
+		return;
+	if (!before->end_ns || from <= before->end_ns) {
+		ran_is(r, prev);
+		return;
+	}
+	r->end_ns = from;
+	r->file = r->fault_ns = r->flags = 0;
+	r->call = CALL_NONE;
+	r->state = ST_BLOCKED_OTHER;
+	if (emits(REC_ON_CPU) && cfg.all_cpus && from > stats.start_ns)
+		ran_emit(r, before->end_ns, from);
+	ran_is(after, prev);
+	smp_wmb();
+	WRITE_ONCE(heads->ran, heads->ran + 1);
+}
+
+/* Makes prev the running task of the log. */
+static __always_inline void ran_catch_up(struct task_struct *prev, u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
+	struct ran *r = heads ? ran_at(cpu, heads->ran) : NULL;
+
+	if (r && r->tid != (u32)prev->pid)
+		ran_unreported(cpu, heads, prev, now);
+}
+
 /* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
 static __always_inline void ran_switch(struct thread *out, struct task_struct *prev, struct task_struct *next, u64 now, u64 how)
 {
@@ -196,14 +242,16 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 	if (!heads)
 		return;
 	r = ran_at(cpu, heads->ran);
+	if (cfg.steps && r && r->tid != (u32)prev->pid) {
+		ran_unreported(cpu, heads, prev, now);
+		r = ran_at(cpu, heads->ran);
+	}
 	after = ran_at(cpu, heads->ran + 1);
 	if (!r || !after)
 		return;
 	r->end_ns = now;
 	if (!cfg.steps) /* then nobody asks who ran: all entries are one */
 		return;
-	if (r->tid != (u32)prev->pid) /* a switch that was not reported */
-		ran_is(r, prev);
 	r->flags = 0;
 	r->call = CALL_NONE;
 	r->file = 0;

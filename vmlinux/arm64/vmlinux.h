@@ -31,13 +31,22 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct rq {
+	u64 clock;
+};
+
 struct cfs_rq {
+	struct rq *rq;
 	int throttle_count;
 };
 
 struct sched_entity {
 	u64 nr_migrations;
 	struct cfs_rq *cfs_rq;
+};
+
+struct sched_info {
+	unsigned long long last_arrival;
 };
 
 struct thread_struct {
@@ -59,6 +68,7 @@ struct task_struct {
 	int tgid;
 	int exit_code;
 	struct sched_entity se;
+	struct sched_info sched_info;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	unsigned long min_flt;

@@ -34,6 +34,10 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct sched_info {
+	unsigned long long last_arrival;
+};
+
 struct thread_struct {
 	unsigned long fsbase;
 };
@@ -51,6 +55,7 @@ struct task_struct {
 	int tgid;
 	int exit_code;
 	struct sched_entity se;
+	struct sched_info sched_info;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	unsigned long min_flt;
@@ -66,6 +71,11 @@ struct task_struct {
 
 struct cfs_rq {
 	int throttle_count;
+	struct rq *rq;
+};
+
+struct rq {
+	u64 clock;
 };
 
 typedef struct {
