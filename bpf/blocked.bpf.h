@@ -5,6 +5,8 @@
 
 #include "inftrace.bpf.h"
 
+#include <bpf/bpf_endian.h>
+
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000
@@ -13,6 +15,7 @@
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define MAPPED_PREFIX bpf_htonl(0xffff) /* of IPv4 addresses in IPv6, RFC 4291, 2.5.5.2 */
 #define MAJOR(dev) ((dev) >> 20)
 #define MAJOR_NVIDIA 195
 #define MAJOR_DRM 226
@@ -83,6 +86,23 @@ static __always_inline bool is_tcp(struct sock *sk)
 	u32 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 
 	return (family == AF_INET || family == AF_INET6) && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+}
+
+/* The addresses of an IP socket, as IPv6. local: may be NULL. */
+static __always_inline void inet_addresses(struct sock *sk, u32 family, u32 *local, u32 *peer)
+{
+	if (family == AF_INET) {
+		peer[2] = MAPPED_PREFIX;
+		peer[3] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+		if (local) {
+			local[2] = MAPPED_PREFIX;
+			local[3] = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		}
+	} else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
+		bpf_core_read(peer, 4 * sizeof(u32), &sk->__sk_common.skc_v6_daddr);
+		if (local)
+			bpf_core_read(local, 4 * sizeof(u32), &sk->__sk_common.skc_v6_rcv_saddr);
+	}
 }
 
 static __always_inline u32 ipc_of_fd(struct task_struct *task, u64 fd)

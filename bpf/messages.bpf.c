@@ -6,10 +6,7 @@
 #include "blocked.bpf.h"
 #include "syscall_args.bpf.h"
 
-#include <bpf/bpf_endian.h>
-
 #define POSITION_TRIES 3
-#define MAPPED_PREFIX bpf_htonl(0xffff) /* of IPv4 addresses in IPv6, RFC 4291, 2.5.5.2 */
 
 /* enum message_call by number. */
 const volatile u8 message_calls[512] = {};
@@ -19,14 +16,7 @@ static __always_inline bool fill_addresses(struct rec_message *r, struct sock *s
 {
 	r->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 	r->peer_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET) {
-		r->local[2] = r->peer[2] = MAPPED_PREFIX;
-		r->local[3] = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
-		r->peer[3] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-	} else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
-		bpf_core_read(r->local, sizeof(r->local), &sk->__sk_common.skc_v6_rcv_saddr);
-		bpf_core_read(r->peer, sizeof(r->peer), &sk->__sk_common.skc_v6_daddr);
-	}
+	inet_addresses(sk, BPF_CORE_READ(sk, __sk_common.skc_family), r->local, r->peer);
 	if (r->peer[0] || r->peer[1])
 		return 1;
 	if (r->peer[2] == MAPPED_PREFIX)

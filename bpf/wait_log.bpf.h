@@ -76,31 +76,83 @@ static __always_inline void waker_add(u32 tid)
 		__sync_fetch_and_or(bits, 1ull << tid % 64);
 }
 
-#define FILE_NAMES_MAX 1024
+#define FD_NAMES_MAX 1024
 
-/* The names of the files that threads waited for, by file_note(). The least recently used one makes room: then it has no name. */
+/* The names of the files and peers that threads waited for, by fd_note(). The least recently used one makes room: then it has no name. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, FILE_NAMES_MAX);
+	__uint(max_entries, FD_NAMES_MAX);
 	__type(key, u64);
-	__type(value, struct file_name);
-} file_names SEC(".maps");
+	__type(value, struct fd_name);
+} fd_names SEC(".maps");
 
-/* Notes the name of a file, and returns its key: device and inode. 0: no such descriptor. */
-static __noinline u64 file_note(struct task_struct *task, u64 fd)
+/* The process is the one that connected or listened, as SO_PEERCRED has it. If that is the same at both ends they may be a
+ * socketpair(), which anybody can have inherited. */
+static __always_inline void unix_peer(struct fd_name *n, struct unix_sock *u)
+{
+	struct pid *pid = BPF_CORE_READ((struct sock *)u, sk_peer_pid);
+	struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(u, peer);
+	struct unix_address *address = BPF_CORE_READ(peer, addr);
+	u32 len = BPF_CORE_READ(address, len) - sizeof(u16);
+	struct hlist_node *links;
+
+	if (peer && pid != BPF_CORE_READ((struct sock *)peer, sk_peer_pid)) {
+		n->tgid = BPF_CORE_READ(pid, numbers[0].nr);
+		links = BPF_CORE_READ(pid, tasks[0].first); /* 0: PIDTYPE_PID, of its first thread */
+		if (links)
+			bpf_core_read_str(n->comm, sizeof(n->comm),
+				&((struct task_struct *)((u64)links - bpf_core_field_offset(struct task_struct, pid_links)))->comm);
+	}
+	if (!address)
+		return;
+	len = len < sizeof(n->path) ? len : sizeof(n->path) - 1;
+	bpf_core_read(n->path, len & (sizeof(n->path) - 1), &address->name[0].sun_path);
+	if (!n->path[0])
+		n->path[0] = '@'; /* in the abstract namespace, as tools show it */
+}
+
+/* Returns a key to the peer of a connected socket. 0: none is known. */
+static __always_inline u64 peer_key(struct fd_name *n, struct sock *sk)
+{
+	u64 key = 0;
+
+	n->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (n->family == AF_UNIX && bpf_core_type_exists(struct unix_sock)) {
+		unix_peer(n, (struct unix_sock *)sk);
+	} else if (n->family == AF_INET || n->family == AF_INET6) {
+		n->port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		inet_addresses(sk, n->family, NULL, n->address);
+	}
+	if (!n->port && !n->tgid && !n->path[0])
+		return 0;
+#pragma unroll
+	for (u32 i = 0; i < sizeof(*n) / sizeof(u64); i++) {
+		key = (key ^ ((u64 *)n)[i]) * 0x9e3779b97f4a7c15; /* 2^64 / the golden ratio */
+		key ^= key >> 32;
+	}
+	return key | 1ull << 63; /* no device has such a number */
+}
+
+/* Notes what a task waits for in a call on a descriptor, and returns its key: of a file, device and inode. 0: unknown. */
+static __noinline u64 fd_note(struct task_struct *task, u64 fd, u32 state)
 {
 	struct file *file = file_of_fd(task, fd);
-	struct file_name n = {};
-	u64 key;
+	struct fd_name n = {};
+	u64 key = 0;
 
 	if (!file)
 		return 0;
-	key = (u64)BPF_CORE_READ(file, f_inode, i_sb, s_dev) << 32 | (u32)BPF_CORE_READ(file, f_inode, i_ino);
-	if (bpf_map_lookup_elem(&file_names, &key))
+	if (state == ST_BLOCKED_IO)
+		key = (u64)BPF_CORE_READ(file, f_inode, i_sb, s_dev) << 32 | (u32)BPF_CORE_READ(file, f_inode, i_ino);
+	else if (file_kind(file) == FILE_SOCKET)
+		key = peer_key(&n, sock_of_file(file));
+	if (!key || bpf_map_lookup_elem(&fd_names, &key))
 		return key;
-	bpf_probe_read_kernel_str(n.name, sizeof(n.name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
-	bpf_probe_read_kernel_str(n.directory, sizeof(n.directory), BPF_CORE_READ(file, f_path.dentry, d_parent, d_name.name));
-	bpf_map_update_elem(&file_names, &key, &n, BPF_ANY);
+	if (!n.family) {
+		bpf_probe_read_kernel_str(n.name, sizeof(n.name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
+		bpf_probe_read_kernel_str(n.directory, sizeof(n.directory), BPF_CORE_READ(file, f_path.dentry, d_parent, d_name.name));
+	}
+	bpf_map_update_elem(&fd_names, &key, &n, BPF_ANY);
 	return key;
 }
 
@@ -180,8 +232,8 @@ static __noinline void ran_why(struct ran *r, struct thread *out, struct task_st
 		r->state = blocked_in_syscall(prev, r->call, arg);
 	else if (!(prev->flags & (PF_KTHREAD | PF_EXITING)))
 		r->state = ST_BLOCKED_FAULT;
-	if (cfg.names && r->state == ST_BLOCKED_IO && (class_of(r->call) & ~SYS_F_TRANSFER) == SYS_FD)
-		r->file = file_note(prev, arg);
+	if (cfg.names && (class_of(r->call) & ~SYS_F_TRANSFER) == SYS_FD)
+		r->file = fd_note(prev, arg, r->state);
 }
 
 /* Its time on the CPU, for the tracks of these. */

@@ -17,7 +17,7 @@
 /* A task's time on a CPU. It began at the end of the entry before. */
 struct ran {
 	u64 end_ns;
-	u64 file; /* that it waits for, on a disk: its key in `file_names`; 0: none is known */
+	u64 file; /* on whose disk it waits, or the socket with the peer: the key in `fd_names`; 0: none is known */
 	u32 tid, tgid;
 	char comm[TASK_COMM_LEN];
 	u16 call; /* the number of the system call in which it left the CPU to wait; CALL_NONE: in none */
@@ -26,9 +26,20 @@ struct ran {
 	u32 fault_ns; /* of a thread of a target: its time in page faults, on the CPU */
 };
 
-/* A file by its name and that of its directory. Both may be cut, and are the traced side's: any bytes. */
-struct file_name {
-	char name[64], directory[32];
+/* What is behind a descriptor. Texts may be cut, and are the traced side's: any bytes. */
+struct fd_name {
+	u16 family, port; /* AF_*: the peer of a socket; 0: a file */
+	u32 tgid;         /* of the process behind a Unix socket; 0: unknown */
+	union {
+		struct {
+			char name[64], directory[32];
+		};
+		struct {
+			char path[64], comm[TASK_COMM_LEN]; /* of a Unix socket; "": none, unknown */
+		};
+		u32 address[4]; /* as in struct rec_message */
+		u64 words[12];
+	};
 };
 
 #define WAKE_F_IRQ 0x01    /* from an interrupt: it hit the waker by chance */

@@ -812,11 +812,11 @@ const struct wait_log *session_wait_log(const struct session *s)
 	return s->wait_log.cpus ? &s->wait_log : NULL;
 }
 
-bool session_file_name(const void *session, uint64_t key, struct file_name *ret)
+bool session_fd_name(const void *session, uint64_t key, struct fd_name *ret)
 {
 	const struct session *s = session;
 
-	return !bpf_map__lookup_elem(s->skel->maps.file_names, &key, sizeof(key), ret, sizeof(*ret), 0);
+	return !bpf_map__lookup_elem(s->skel->maps.fd_names, &key, sizeof(key), ret, sizeof(*ret), 0);
 }
 
 int session_engine_steps_fd(const struct session *s)

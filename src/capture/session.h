@@ -164,8 +164,8 @@ int session_requests(const struct session *s);
 /* The logs of the CPUs, valid until session_free(); NULL: none are kept, since there are no steps. */
 const struct wait_log *session_wait_log(const struct session *s);
 
-/* The name of a file that a thread waited for, by its key in the logs. false: it is not known any more. session: of that type. */
-bool session_file_name(const void *session, uint64_t key, struct file_name *ret);
+/* The file or peer that a thread waited for, by its key in the logs. false: it is not known any more. session: of that type. */
+bool session_fd_name(const void *session, uint64_t key, struct fd_name *ret);
 
 /* The map that misfits_new() wants. */
 int session_engine_steps_fd(const struct session *s);

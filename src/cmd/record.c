@@ -60,7 +60,7 @@ static const struct argp_option options[] = {
 		"so anyway; with this option its children do, too",
 		1 },
 	{ "no-hold-libraries", CMD_TRUE(struct record_options, no_hold), NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
-	{ "no-names", CMD_TRUE(struct record_options, no_names), NULL, 0, "no names of files that threads wait for", 1 },
+	{ "no-names", CMD_TRUE(struct record_options, no_names), NULL, 0, "no names of files and peers that threads wait for", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ "sample-rate", OPT_SAMPLE_RATE, "HZ", 0, "of -e +samples, for each CPU (default: 99, at most 999)", 1 },
 	{ "min-stack", OPT_MIN_STACK, "TIME", 0, "-e +stacks: only of waits that took at least this (default: 1ms)", 1 },

@@ -256,13 +256,23 @@ bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_
 	return c != GPU_COUNTER_WAITS || r->has_waits;
 }
 
-bool gap_segment_file(const struct recording *rec, const struct gap_segment *s, char buf[GAP_FILE_MAX])
+const char *gap_segment_fd(const struct recording *rec, const struct gap_segment *s, char buf[GAP_FD_MAX])
 {
-	struct file_name f;
+	struct fd_name n;
+	int len = 0;
 
-	if (!s->file || !rec->file_name || !rec->file_name(rec->file_name_arg, s->file, &f))
-		return false;
-	/* the root's name is "/" */
-	snprintf(buf, GAP_FILE_MAX, "%.*s%s%.*s", (int)sizeof(f.directory), f.directory, strcmp(f.directory, "/") ? "/" : "", (int)sizeof(f.name), f.name);
-	return true;
+	if (!s->file || !rec->fd_name || !rec->fd_name(rec->fd_name_arg, s->file, &n))
+		return NULL;
+	if (!n.family) { /* the root's name is "/" */
+		snprintf(buf, GAP_FD_MAX, "%.*s%s%.*s", (int)sizeof(n.directory), n.directory, strcmp(n.directory, "/") ? "/" : "", (int)sizeof(n.name), n.name);
+		return "file";
+	}
+	if (n.family != AF_UNIX) {
+		message_address(buf, n.address, n.port);
+		return "peer";
+	}
+	if (n.tgid)
+		len = snprintf(buf, GAP_FD_MAX, "%.*s%s%u%s", (int)sizeof(n.comm), n.comm, n.comm[0] ? " (" : "process ", n.tgid, n.comm[0] ? ")" : "");
+	snprintf(buf + len, GAP_FD_MAX - (size_t)len, "%s%.*s", n.tgid && n.path[0] ? " " : "", (int)sizeof(n.path), n.path);
+	return "peer";
 }

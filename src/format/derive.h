@@ -77,9 +77,10 @@ static inline const char *gap_segment_behind(const struct gap_segment *s)
 	return s->by_tid ? s->by : "idle";
 }
 
-/* The file that a part of a gap waited for, with its directory's name. false: none is known. */
-#define GAP_FILE_MAX 112
-bool gap_segment_file(const struct recording *rec, const struct gap_segment *s, char buf[GAP_FILE_MAX]);
+/* What a part of a gap waited for: a file, with its directory's name, or the peer of a socket. Returns "file" or "peer"; NULL:
+ * neither is known. */
+#define GAP_FD_MAX 112
+const char *gap_segment_fd(const struct recording *rec, const struct gap_segment *s, char buf[GAP_FD_MAX]);
 
 /* What PyTorch's own traces call an operator: as it is declared, without its overload. declared NULL: its name. */
 static inline const char *operator_name(const char *declared, const char *name, size_t *ret_len)

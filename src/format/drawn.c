@@ -170,7 +170,7 @@ unsigned int drawn_gap_slices(const struct rec_gap *r)
 static void draw_gap_segment(struct drawn *d, const struct recording *rec, const struct gap_segment *s)
 {
 	const char *state = time_state_name((enum time_state)s->state);
-	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
+	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call), *fd = gap_segment_fd(rec, s, d->fd);
 
 	if (s->comm[0])
 		snprintf(d->texts[0], sizeof(d->texts[0]), "%.*s: %s", TASK_COMM_LEN, s->comm, state);
@@ -183,8 +183,8 @@ static void draw_gap_segment(struct drawn *d, const struct recording *rec, const
 		drawn_add(d, "pid", DRAWN_NUMBER, s->tgid);
 	if (call)
 		drawn_add_word(d, "call", call);
-	if (gap_segment_file(rec, s, d->file))
-		drawn_add_text(d, "file", d->file, sizeof(d->file));
+	if (fd)
+		drawn_add_text(d, fd, d->fd, sizeof(d->fd));
 	if (s->flags & GAP_SEGMENT_F_WAKES)
 		drawn_add(d, "wakes", DRAWN_FLAG, 1);
 	if (!gap_segment_has_behind(s))

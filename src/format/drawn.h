@@ -53,7 +53,7 @@ struct drawn {
 	uint8_t flags; /* REC_F_* of a span that was cut */
 	size_t n;
 	struct drawn_arg args[DRAWN_ARGS_MAX];
-	char texts[2][REQUEST_NAME_LEN], file[GAP_FILE_MAX];
+	char texts[2][REQUEST_NAME_LEN], fd[GAP_FD_MAX];
 };
 
 _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IRQ_NAME_LEN, "texts of all kinds fit");

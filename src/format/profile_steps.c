@@ -314,7 +314,8 @@ static char *add_text(char *p, const char *prefix, const char *key, const char *
 static char *add_cause(char *p, const struct recording *rec, const char *prefix, const struct gap_segment *s)
 {
 	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
-	char file[GAP_FILE_MAX];
+	char name[GAP_FD_MAX];
+	const char *fd = gap_segment_fd(rec, s, name);
 
 	if (s->comm[0])
 		p = add_text(p, prefix, "_comm", s->comm, sizeof(s->comm));
@@ -324,8 +325,8 @@ static char *add_cause(char *p, const struct recording *rec, const char *prefix,
 	p = add_text(p, prefix, "_state", time_state_name((enum time_state)s->state), PROFILE_BODY_MAX);
 	if (call)
 		p = add_text(p, prefix, "_call", call, PROFILE_BODY_MAX);
-	if (gap_segment_file(rec, s, file))
-		p = add_text(p, prefix, "_file", file, sizeof(file));
+	if (fd)
+		p = add_text(p, prefix, *fd == 'f' ? "_file" : "_peer", name, sizeof(name));
 	if (gap_segment_has_behind(s)) {
 		p = add_text(p, prefix, "_behind", gap_segment_behind(s), sizeof(s->by));
 		p = fmt_u64(profile_add_key(p, prefix, "_behind_tid"), s->by_tid);

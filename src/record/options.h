@@ -88,7 +88,7 @@ struct record_options {
 	enum counter_set counters; /* of EVENT_PMU; COUNTERS_NONE: the default */
 	uint64_t ring_bytes;
 	bool strict;
-	bool no_names; /* of files that threads wait for */
+	bool no_names; /* of files and peers that threads wait for */
 	bool op_detail;
 	uint32_t et_steps;    /* at most, in each execution trace; 0: all */
 	bool gpu, gpu_attach; /* the GPUs of a COMMAND; also of running processes */

@@ -272,7 +272,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 #define PATHS_MAX 4
 
 struct path_row {
-	uint32_t comm, state, call, file, behind; /* names */
+	uint32_t comm, state, call, file, peer, behind; /* names */
 	uint32_t tid, pid, behind_tid;
 	int64_t ns, behind_ns;
 };
@@ -284,23 +284,35 @@ static const struct read_key path_keys[] = {
 	{ "state", KEY_NAME, offsetof(struct path_row, state) },
 	{ "call", KEY_NAME, offsetof(struct path_row, call) },
 	{ "file", KEY_NAME, offsetof(struct path_row, file) },
+	{ "peer", KEY_NAME, offsetof(struct path_row, peer) },
 	{ "behind", KEY_NAME, offsetof(struct path_row, behind) },
 	{ "behind_tid", KEY_U32, offsetof(struct path_row, behind_tid) },
 	{ "behind_us", KEY_US, offsetof(struct path_row, behind_ns) },
 	{ "us", KEY_US, offsetof(struct path_row, ns) },
 };
 
+/* "read of models/x", "recvfrom from 10.0.0.5:80"; "": not known. */
+static const char *path_call(const struct model *m, const struct path_row *row, char buf[320])
+{
+	const char *call = model_text(m, row->call);
+	const char *peer = strncmp(call, "re", 2) ? " to " : " from "; /* it reads, or receives */
+
+	snprintf(buf, 320, "%.32s%s%.111s%s%.111s", call, row->file ? " of " : "", model_text(m, row->file), row->peer ? peer : "",
+		model_text(m, row->peer));
+	return buf;
+}
+
 /* "upstream (7): blocked_sleep in clock_nanosleep", or with the text `of` for the process: threads of one name and process are one
  * cause. */
 static uint32_t path_name(struct model *m, const struct path_row *row, const char *of)
 {
+	char name[480], thread[32] = "", call[320];
 	const char *state = model_text(m, row->state);
-	char name[320], thread[32] = "";
 
 	if (!row->comm)
 		snprintf(thread, sizeof(thread), "thread %u", row->tid);
-	snprintf(name, sizeof(name), "%.40s%s%s: %.32s%s%.32s%s%.111s", model_text(m, row->comm), thread, of, *state ? state : "?",
-		row->call ? " in " : "", model_text(m, row->call), row->file ? " of " : "", model_text(m, row->file));
+	snprintf(name, sizeof(name), "%.40s%s%s: %.32s%s%s", model_text(m, row->comm), thread, of, *state ? state : "?", row->call ? " in " : "",
+		row->call ? path_call(m, row, call) : "");
 	return model_name(m, name);
 }
 
@@ -395,17 +407,6 @@ static void profile_read_path(struct profile_reader *r, const struct process *p,
 		path_add_rows(r, p, rows, rest, gap - known, to, ret);
 }
 
-/* What a thread waited for itself: "read of models/x"; 0: not known. */
-static uint32_t path_call(struct model *m, const struct path_row *row)
-{
-	char text[160];
-
-	if (!row->call)
-		return 0;
-	snprintf(text, sizeof(text), "%.32s%s%.111s", model_text(m, row->call), row->file ? " of " : "", model_text(m, row->file));
-	return model_name(m, text);
-}
-
 /* Adds who made the calling thread wait within the step. */
 static void profile_read_waits(struct profile_reader *r, struct process *p, struct step *step)
 {
@@ -413,6 +414,7 @@ static void profile_read_waits(struct profile_reader *r, struct process *p, stru
 	int64_t rest = 0, unknown = 0, sum = path_read_rows(r, "wait", rows);
 	struct largest_cause largest = {};
 	unsigned int hint = 0;
+	char call[320];
 	int state;
 
 	read_us(node_get(r->shape, KEY(wait_rest_us)), &rest);
@@ -426,7 +428,7 @@ static void profile_read_waits(struct profile_reader *r, struct process *p, stru
 		.ns = first->ns,
 		.tid = first->tid,
 		.comm = first->comm,
-		.name = first->tid == step->tid ? path_call(r->m, first) : largest.name,
+		.name = first->tid == step->tid ? model_name(r->m, path_call(r->m, first, call)) : largest.name,
 		.behind = first->behind_ns > first->ns / 2 ? first->behind : 0,
 		.behind_tid = first->behind_ns > first->ns / 2 ? first->behind_tid : 0,
 		.state = state < 0 ? STATE_OTHER : (uint8_t)state,

@@ -87,6 +87,7 @@ SHAPE(TOKEN, waitN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_call, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_file, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN, waitN_peer, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_behind, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_behind_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, waitN_behind_us, US, OPTIONAL, NEXT)
@@ -114,11 +115,12 @@ SHAPE(TOKEN | SEQUENCE, pathN_pid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_state, STATE, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_call, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_file, STRING, OPTIONAL, NEXT)
+SHAPE(TOKEN | SEQUENCE, pathN_peer, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
-	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `behind`: who ran on its CPU for longest, and how long, or as above; of `stopped`, who continued it), and "
+	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `peer`: whom a wait on a socket is for; `behind`: who ran on its CPU for longest, and how long, or as above; of `stopped`, who continued it), and "
 	"for how long in all; the longest four. See [below](#gaps)")
 SHAPE(TOKEN | SEQUENCE, path_rest_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "

@@ -28,7 +28,7 @@
 #include "target/tasks.h"
 #include "util/names.h"
 
-struct file_name;
+struct fd_name;
 struct gpu_info;
 struct host_id;
 struct left_out;
@@ -54,9 +54,9 @@ struct recording {
 	struct counters counters;         /* of steps and operators */
 	bool lacks_faults;                /* page faults were wanted, but the kernel does not show them */
 	const struct gpu_info *gpu;       /* what the numbers in records of GPUs stand for; NULL: there are none */
-	/* The name of a file by its key in gaps; false: it is not known any more. NULL: none are recorded. */
-	bool (*file_name)(const void *arg, uint64_t key, struct file_name *ret);
-	const void *file_name_arg;
+	/* The name of a file or peer by its key in gaps; false: it is not known any more. NULL: none are recorded. */
+	bool (*fd_name)(const void *arg, uint64_t key, struct fd_name *ret);
+	const void *fd_name_arg;
 	const struct stacks *stacks;      /* of REC_STACK, by number; NULL: none are recorded */
 	struct request_feed *requests;    /* of its sinks; NULL: they show no requests */
 	uint32_t tgid;                    /* the only process of this output; 0: all */

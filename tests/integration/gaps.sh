@@ -67,6 +67,27 @@ test_kernel() {
 	[ -z "$limited" ] || check "the limit is named" grep -q '_behind":"cpu.max"' "$TMP/kernel.jsonl"
 }
 
+# Sockets whose peer does not answer, ten of each kind.
+test_peers() {
+	local peer
+	"$INFTRACE" record --engine "$TMP/gaps.engine.json" -o "$TMP/peers.json" --profile "$TMP/peers.jsonl" -- \
+		"$PROGRAMS/gaps" 40 silent >"$TMP/truth" 2>"$TMP/err" || not_ok "recorded" "$(cat "$TMP/err")"
+	check "the peers" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/peers.jsonl" "$TMP/truth"
+	check "valid" "$INFTRACE" validate "$TMP/peers.jsonl" "$TMP/peers.json"
+	check "in the track" grep -qF "\"peer\":\"$(grep -m1 -o '127\.0.*' "$TMP/truth")\"" "$TMP/peers.json"
+	"$INFTRACE" report "$TMP/peers.jsonl" >"$TMP/report"
+	for peer in 'silent ".*' '127\.0.*' '\[::1.*'; do
+		if grep -q "$peer" "$TMP/truth"; then
+			check "in the report: $peer" grep -qF "in recvfrom from $(grep -m1 -o "$peer" "$TMP/truth")" "$TMP/report"
+		else
+			skip "in the report: $peer" "no IPv6"
+		fi
+	done
+	"$INFTRACE" record --no-names --engine "$TMP/gaps.engine.json" --profile "$TMP/none.jsonl" -- "$PROGRAMS/gaps" 8 silent >/dev/null 2>"$TMP/err" ||
+		not_ok "--no-names: recorded" "$(cat "$TMP/err")"
+	same "--no-names: no peer" "$(grep -c _peer "$TMP/none.jsonl")" 0
+}
+
 # An asynchronous server in Python, each 20 times: a callback that blocks the loop, a timer, a garbage collection.
 test_asyncio() {
 	"$INFTRACE" record --py-step "$TOP/tests/programs/asyncio_gaps.py:step" --profile "$TMP/asyncio.jsonl" -- \

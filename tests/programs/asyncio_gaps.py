@@ -50,7 +50,7 @@ async def main():
         for plant in sys.argv[2:]:
             ns = await {"none": none, "sleep": sleep, "timer": timer, "collection": collection}[plant]()
             await loop.run_in_executor(pool, step)
-            print(plant, tid, ns)
+            print(plant, tid, ns, ns)
     del garbage
 
 

@@ -6,12 +6,12 @@
     check_gaps.py --sums PROFILE...
     check_gaps.py --track TRACE PROFILE
 
-The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, and for how long at
-least and at most (ns). The profile is right about a step if most of the gap is put down to that thread, in the state that the
-plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --within: the plants are in the
-steps, and the parts sum to their time off the CPU. --sums: only that each gap reaches from the end of one step to the begin of the
-next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its gap, and what the
-profile says of a thread is the sum of that thread's slices.
+The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, for how long at least and
+at most (ns), and the peer of its socket. The profile is right about a step if most of the gap is put down to that thread, in the
+state that the plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --within: the
+plants are in the steps, and the parts sum to their time off the CPU. --sums: only that each gap reaches from the end of one step to
+the begin of the next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its
+gap, and what the profile says of a thread is the sum of that thread's slices.
 """
 import argparse
 import collections
@@ -23,6 +23,7 @@ STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
     "pipe": {"blocked_sleep"}, "client": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
     "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault"},
+    "silent": {"blocked_net", "blocked_ipc"},
 }
 
 
@@ -62,11 +63,11 @@ def paths(shape):
         n += 1
 
 
-def behind(shape):
-    """Who ran instead, of each listed cause."""
+def of_each(shape, key):
+    """What a key says of each listed cause."""
     n = 1
     while f"path{n}_us" in shape:
-        yield shape.get(f"path{n}_behind")
+        yield shape.get(f"path{n}_{key}")
         n += 1
 
 
@@ -111,7 +112,7 @@ def check_track(trace, profile):
     print(f"{len(by_step)} gaps, {len(slices)} slices")
 
 
-def judge(plant, tid, us, us_most, shape):
+def judge(plant, tid, us, us_most, peer, shape):
     """What is wrong with a step's line; None: nothing."""
     listed = list(paths(shape))
     if "gap_us" not in shape or bad_sum(shape):
@@ -119,14 +120,18 @@ def judge(plant, tid, us, us_most, shape):
     if plant == "none":
         return None
     if plant == "limit":
-        listed = [(who, what, t) for (who, what, t), by in zip(listed, behind(shape)) if what != "runnable" or by == "cpu.max"]
+        listed = [(who, what, t) for (who, what, t), by in zip(listed, of_each(shape, "behind")) if what != "runnable" or by == "cpu.max"]
+    peers = {p for (_, what, _), p in zip(listed, of_each(shape, "peer")) if what.startswith("blocked")} - {None}
+    if plant == "silent" and peers != ({peer} if peer else set()):
+        return f"{peers} is waited for, not {peer}"
     state = sum(t for who, what, t in listed if what in STATES[plant] and (who == tid or plant == "stop"))
     waits = sum(t for _, what, t in listed if what == "runnable") if plant not in ("spin", "limit") else 0
     if plant == "stop" and state > 5000:  # it stops the thread of the steps, too, which may wait until the other one runs again
         waits += sum(t for who, what, t in listed if what == "blocked_futex")
     # the clock of a thread leaves out interrupts, and what a hypervisor takes away
     most = 2 * us_most + 2000 if "cpu" in STATES[plant] else 1.05 * us_most + 100
-    if not 0.95 * us - waits <= state <= most:
+    # and so these are in what it did not compute while it read from a disk
+    if not (0.7 if plant == "cold" else 0.95) * us - waits <= state <= most:
         return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
     first = next((p for p in listed if p[1] != "runnable"), None)
     if plant == "faults" and first and first[1] != "fault":  # it also computes, and is traced
@@ -149,13 +154,13 @@ def main():
         check_sums([args.profile, *args.truth])
     steps = read_steps(args.profile)
     with open(args.truth[0], encoding="utf-8") as f:
-        truth = [line.split() for line in f]
+        truth = [line.rstrip().split(" ", 4) for line in f]
     if len(steps) != len(truth) + 1:
         sys.exit(f"{len(steps)} steps in the profile, {len(truth) + 1} were made")
     right, of = collections.Counter(), collections.Counter()
-    for (plant, tid, *ns), shape in zip(truth, steps[1:]):
+    for (plant, tid, ns, most, *peer), shape in zip(truth, steps[1:]):
         shape = within(shape) if args.within else shape
-        wrong = judge(plant, int(tid), int(ns[0]) / 1000, int(ns[-1]) / 1000, shape)
+        wrong = judge(plant, int(tid), int(ns) / 1000, int(most) / 1000, *peer or [""], shape)
         of[plant] += 1
         right[plant] += wrong is None
         if wrong:

@@ -4,14 +4,16 @@
  *
  *	gaps N [within] PLANT...
  *
- * N rounds of each plant, in turn; with `within` in the steps themselves, on the thread that calls them. Prints a line for each step: the plant, the thread that was in the way, and for how long it
- * was by its own clock, in ns; for a CPU limit also the most that it may have been.
+ * N rounds of each plant, in turn; with `within` in the steps themselves, on the thread that calls them. Prints a line for each
+ * step: the plant, the thread that was in the way, and for how long it was by its own clock, in ns; for a CPU limit also the most
+ * that it may have been; and the peer of its socket.
  */
 #include "../program.h"
 
 #include <inttypes.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <sys/un.h>
 
 #define PLANT_NS (10 * MS)
 
@@ -23,6 +25,7 @@ static bool ending;
 static struct {
 	pid_t tid;
 	uint64_t ns, most; /* most: 0: ns */
+	const char *peer;
 } truth;
 
 void step(int n_tokens);
@@ -348,6 +351,76 @@ static void plant_stop(void)
 	} while (!over);
 }
 
+/* It waits in vain for a peer's answer, until its own timeout: in turn one of these. Another process listens, or of a socketpair()
+ * nobody knows who has the other end. */
+static struct silent {
+	int family, fd;
+	char peer[64];
+} silent[] = { { .family = AF_INET }, { .family = AF_UNIX }, {}, { .family = AF_INET6 } };
+
+/* false: the machine has no such addresses. */
+static bool silent_connect(struct silent *s)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+		struct sockaddr_un un;
+	} a = { .any.sa_family = (sa_family_t)s->family };
+	socklen_t len = sizeof(a);
+	int server = socket(s->family, SOCK_STREAM, 0), ready[2];
+	char c;
+	pid_t pid;
+
+	if (s->family == AF_INET)
+		a.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	else if (s->family == AF_INET6)
+		a.in6.sin6_addr = in6addr_loopback;
+	else
+		len = (socklen_t)(sizeof(a.un.sun_family) + (size_t)sprintf(a.un.sun_path, "gaps-%d.sock", getpid()) + 1);
+	if (bind(server, &a.any, len) && s->family == AF_INET6)
+		return false;
+	must(!getsockname(server, &a.any, &len) && !pipe(ready) && (pid = fork()) >= 0, "bind");
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "silent \"peer\"");
+		must(!listen(server, 1) && write(ready[1], "x", 1) == 1, "listen");
+		for (;;)
+			pause();
+	}
+	s->fd = socket(s->family, SOCK_STREAM, 0);
+	must(read(ready[0], &c, 1) == 1 && !connect(s->fd, &a.any, len), "connect");
+	if (s->family == AF_UNIX)
+		sprintf(s->peer, "silent \"peer\" (%d) gaps-%d.sock", pid, getpid());
+	else
+		sprintf(s->peer, s->family == AF_INET ? "127.0.0.1:%u" : "[::1]:%u", ntohs(a.in.sin_port)); /* the port is at the same place */
+	return true;
+}
+
+static void plant_silent(void)
+{
+	static size_t turn, of = LENGTH(silent);
+	const struct timeval limit = { .tv_usec = PLANT_NS / 1000 };
+	struct silent *s = &silent[turn++ % of];
+	int pair[2];
+	uint64_t from;
+	char c;
+
+	if (!s->fd && !s->family) {
+		must(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+		s->fd = pair[0];
+	} else if (!s->fd && !silent_connect(s)) {
+		of--; /* it is the last one */
+		s = silent;
+	}
+	must(!setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), "SO_RCVTIMEO");
+	from = clock_ns(CLOCK_MONOTONIC);
+	must(recv(s->fd, &c, 1, 0) < 0 && errno == EAGAIN, "recv");
+	truth.ns = clock_ns(CLOCK_MONOTONIC) - from;
+	truth.tid = gettid_now();
+	truth.peer = s->peer;
+}
+
 /* It reads a file that is not in the page cache; from a disk, or else it takes hardly any time. */
 #define FILE_BYTES (16u << 20)
 
@@ -444,6 +517,7 @@ static const struct {
 	{ "child", plant_child },
 	{ "stop", plant_stop },
 	{ "faults", plant_faults },
+	{ "silent", plant_silent },
 	{ "cold", plant_cold },
 	{ "limit", plant_limit },
 };
@@ -480,12 +554,13 @@ int main(int argc, char **argv)
 				n++;
 			must(n < LENGTH(plants), *a);
 			truth.most = 0;
+			truth.peer = "";
 			if (within)
 				planted = plants[n].plant;
 			else
 				plants[n].plant();
 			order();
-			printf("%s %d %" PRIu64 " %" PRIu64 "\n", *a, truth.tid, truth.ns, truth.most ? truth.most : truth.ns);
+			printf("%s %d %" PRIu64 " %" PRIu64 " %s\n", *a, truth.tid, truth.ns, truth.most ? truth.most : truth.ns, truth.peer);
 		}
 	}
 	ending = true;

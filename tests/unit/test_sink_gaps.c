@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the traces make of gaps between steps. */
+#include <arpa/inet.h>
 #include <asm/unistd.h>
 
+#include "format/derive.h"
 #include "pftrace.h"
 #include "wait_log.h"
 
@@ -35,10 +37,11 @@ static void emit_gap(struct out *o)
 }
 
 /* Names may have no NUL. */
-static bool file_name(const void *arg, uint64_t key, struct file_name *ret)
+static bool fd_name(const void *arg, uint64_t key, struct fd_name *ret)
 {
 	assert_null(arg);
-	memset(ret, 'n', sizeof(*ret));
+	*ret = (struct fd_name){};
+	memset(ret->name, 'n', sizeof(ret->name));
 	memcpy(ret->directory, "\"", 2);
 	return key == 5;
 }
@@ -71,7 +74,7 @@ TEST_WITH(test_chrome, setup, teardown)
 {
 	struct out o;
 
-	rec.file_name = file_name; /* the sinks copy it */
+	rec.fd_name = fd_name; /* the sinks copy it */
 	chrome_open(&o);
 	emit_forms(&o);
 	chrome_expect(&o, NULL,
@@ -99,7 +102,7 @@ TEST_WITH(test_perfetto, setup, teardown)
 	struct reader *r;
 	struct out o;
 
-	rec.file_name = file_name;
+	rec.fd_name = fd_name;
 	perfetto_open(&o);
 	emit_forms(&o);
 	r = perfetto_read(&o);
@@ -114,6 +117,51 @@ TEST_WITH(test_perfetto, setup, teardown)
 		assert_string_equal(r->events[i].category_text, "gap");
 	}
 	reader_free(r);
+}
+
+static const struct fd_name *name_given;
+
+static bool name_give(const void *arg, uint64_t key, struct fd_name *ret)
+{
+	(void)arg;
+	*ret = *name_given;
+	return key == 5;
+}
+
+TEST(names)
+{
+	static const struct {
+		struct fd_name name;
+		const char *text;
+	} cases[] = {
+		{ { .name = "f", .directory = "/" }, "/f" },
+		{ { .name = "f", .directory = "d" }, "d/f" },
+		{ { .family = AF_INET, .port = 8080, .words = { 0, 0x0500000affff0000 } }, "10.0.0.5:8080" },
+		{ { .family = AF_INET6, .port = 65535, .words = { 0, 1ull << 56 } }, "[::1]:65535" },
+		{ { .family = AF_INET6, .port = 1, .words = { ~0ull, ~0ull } }, "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:1" },
+		{ { .family = AF_UNIX, .tgid = 7, .comm = "server", .path = "/run/x" }, "server (7) /run/x" },
+		{ { .family = AF_UNIX, .tgid = 7, .comm = "server" }, "server (7)" },
+		{ { .family = AF_UNIX, .tgid = 7, .path = "@x" }, "process 7 @x" },
+		{ { .family = AF_UNIX, .path = "/run/x" }, "/run/x" },
+	};
+	struct recording of = { .fd_name = name_give };
+	struct fd_name full = { .family = AF_UNIX, .tgid = ~0u };
+	struct gap_segment s = { .file = 5 };
+	char text[GAP_FD_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		name_given = &cases[i].name;
+		assert_string_equal(gap_segment_fd(&of, &s, text), cases[i].name.family ? "peer" : "file");
+		assert_string_equal(text, cases[i].text);
+	}
+	memset(full.words, 'n', sizeof(full.words)); /* without a NUL */
+	name_given = &full;
+	assert_non_null(gap_segment_fd(&of, &s, text));
+	assert_int_equal(strlen(text), sizeof(full.comm) + strlen(" (4294967295) ") + sizeof(full.path));
+	s.file = 6;
+	assert_null(gap_segment_fd(&of, &s, text));
+	of.fd_name = NULL;
+	assert_null(gap_segment_fd(&of, &s, text));
 }
 
 /* What a record has no room for is one slice, and a timeline without it has none. */

@@ -55,6 +55,10 @@ struct thread_struct {
 	} uw;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -80,6 +84,7 @@ struct task_struct {
 	struct bpf_local_storage *bpf_storage;
 	struct thread_struct thread;
 	struct uprobe_task *utask;
+	struct hlist_node pid_links[4];
 };
 
 typedef struct {
@@ -179,6 +184,34 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
+	struct pid *sk_peer_pid;
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
+};
+
+struct sockaddr_un {
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[];
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct hlist_head tasks[4];
+	struct upid numbers[];
 };
 
 struct tcp_sock {

@@ -42,6 +42,10 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -67,6 +71,7 @@ struct task_struct {
 	struct bpf_local_storage *bpf_storage;
 	struct thread_struct thread;
 	struct uprobe_task *utask;
+	struct hlist_node pid_links[4];
 };
 
 struct cfs_rq {
@@ -175,6 +180,34 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
+	struct pid *sk_peer_pid;
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
+};
+
+struct sockaddr_un {
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[];
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct hlist_head tasks[4];
+	struct upid numbers[];
 };
 
 struct tcp_sock {
