@@ -96,6 +96,35 @@ test_asyncio() {
 	check "the loop of an asynchronous server" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/asyncio.jsonl" "$TMP/truth"
 }
 
+# ordered NAME COMMAND...: an engine whose steps that server orders, each plant 20 times; only the engine is recorded
+ordered() {
+	local server tracer
+	waiting server "$@"
+	recording tracer "$1" --engine "$TMP/gaps.engine.json" --profile "$TMP/$1.jsonl" -p "$(head -n 1 "$TMP/$1.out")" || return 0
+	say "$1" go
+	wait "$server" && wait "$tracer" || not_ok "$1: recorded" "$(tail -n 3 "$TMP/$1.log" "$TMP/$1.err")"
+	sed '1,/^ready/d' "$TMP/$1.out" >"$TMP/truth"
+	check "$1" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/$1.jsonl" "$TMP/truth"
+}
+
+tid() { # PLANT
+	awk -v p="$1" '$1 == p { print $2; exit }' "$TMP/truth"
+}
+
+# A garbage collection in node.
+test_node() {
+	command -v node >/dev/null || { skip "node" "node is not installed" && return; }
+	ordered node node --expose-gc --single-threaded-gc "$TOP/tests/programs/node_gaps.mjs" "$PROGRAMS/gaps" 20 none collection
+}
+
+# A server of two processes, as vLLM is, and one that they ask: who of them was in the way.
+test_processes() {
+	ordered processes /usr/bin/python3 "$TOP/tests/programs/api_gaps.py" "$PROGRAMS/gaps" 20 none spin sleep tokenizer
+	"$INFTRACE" report "$TMP/processes.jsonl" >"$TMP/report"
+	check "the report names the process that ordered the steps" grep -q "python3 ($(tid sleep)): blocked_sleep in clock_nanosleep" "$TMP/report"
+	check "and the one that was asked" grep -q "python3 ($(tid tokenizer)): cpu" "$TMP/report"
+}
+
 # The tracks have the same gaps: see check_gaps.py --track.
 test_tracks() {
 	"$INFTRACE" record --engine "$TMP/gaps.engine.json" -o "$TMP/tracks.json" -o "$TMP/tracks.pftrace" --profile "$TMP/tracks.jsonl" -- \

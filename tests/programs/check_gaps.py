@@ -6,8 +6,8 @@
     check_gaps.py --sums PROFILE...
     check_gaps.py --track TRACE PROFILE
 
-The same of asyncio_gaps.py. A line of TRUTH is for one step, in order: the plant, the thread in the way, for how long at least and
-at most (ns), and the peer of its socket. The profile is right about a step if most of the gap is put down to that thread, in the
+The same of asyncio_gaps.py, api_gaps.py and node_gaps.mjs. A line of TRUTH is for one step, in order: the plant, the thread in the
+way, for how long at least and at most (ns), and the peer of its socket. The profile is right about a step if most of the gap is put down to that thread, in the
 state that the plant causes, and for as long: within 5 %, or what the thread and its wakers then waited for a CPU. --within: the
 plants are in the steps, and the parts sum to their time off the CPU. --sums: only that each gap reaches from the end of one step to
 the begin of the next, and that its parts sum to it. --track: in the trace, the slices before a step touch each other and cover its
@@ -23,7 +23,7 @@ STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
     "pipe": {"blocked_sleep"}, "client": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
     "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault"},
-    "silent": {"blocked_net", "blocked_ipc"},
+    "silent": {"blocked_net", "blocked_ipc"}, "tokenizer": {"cpu"},
 }
 
 
@@ -158,9 +158,10 @@ def main():
     if len(steps) != len(truth) + 1:
         sys.exit(f"{len(steps)} steps in the profile, {len(truth) + 1} were made")
     right, of = collections.Counter(), collections.Counter()
-    for (plant, tid, ns, most, *peer), shape in zip(truth, steps[1:]):
+    for (plant, tid, ns, *more), shape in zip(truth, steps[1:]):
+        most, peer = more + [ns, ""][len(more):]
         shape = within(shape) if args.within else shape
-        wrong = judge(plant, int(tid), int(ns) / 1000, int(most) / 1000, *peer or [""], shape)
+        wrong = judge(plant, int(tid), int(ns) / 1000, int(most) / 1000, peer, shape)
         of[plant] += 1
         right[plant] += wrong is None
         if wrong:

@@ -3,10 +3,12 @@
  * An engine whose steps one thread calls, and another one orders. Before each step something is in the way:
  *
  *	gaps N [within] PLANT...
+ *	gaps orders
  *
  * N rounds of each plant, in turn; with `within` in the steps themselves, on the thread that calls them. Prints a line for each
  * step: the plant, the thread that was in the way, and for how long it was by its own clock, in ns; for a CPU limit also the most
- * that it may have been; and the peer of its socket.
+ * that it may have been; and the peer of its socket. Or another process orders the steps (api_gaps.py, node_gaps.mjs): one for each
+ * byte on stdin, and a byte on stdout when it is over.
  */
 #include "../program.h"
 
@@ -66,6 +68,16 @@ static void order(void)
 	while (orders)
 		pthread_cond_wait(&done, &lock);
 	pthread_mutex_unlock(&lock);
+}
+
+static void orders_serve(void)
+{
+	char c;
+
+	while (read(STDIN_FILENO, &c, 1) == 1) {
+		step(1);
+		byte_send(STDOUT_FILENO);
+	}
 }
 
 static pid_t gettid_now(void)
@@ -529,6 +541,10 @@ int main(int argc, char **argv)
 	char **first = argv + (within ? 3 : 2);
 	pthread_t t;
 
+	if (argc == 2 && !strcmp(argv[1], "orders")) {
+		orders_serve();
+		return 0;
+	}
 	must(argc > 2, "gaps N PLANT...");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sem_init(holder_go = &go, 0, 0);
