@@ -802,7 +802,7 @@ void slot_holders_find(const struct process *p, const struct request *r, struct 
 
 		if (other == r || !has_slot(other) || other->recording != r->recording || other->context != r->context)
 			continue;
-		ret->overtook += other->at > from && taken < to;
+		ret->overtook += other->at > from && taken < to && taken > other->at;
 		held.ns = (freed < to ? freed : to) - (taken > from ? taken : from);
 		if (held.ns <= 0)
 			continue;

@@ -94,7 +94,7 @@ int64_t request_late_wait(const struct request *r, const struct request_wait *wa
 
 /* Who had the slots of the context while a request was queued. */
 struct slot_holders {
-	uint32_t n, overtook; /* requests that had one; those that came later and were taken first */
+	uint32_t n, overtook; /* requests that had one; those with a known queue that came later and were taken first */
 	uint32_t n_longest;
 	struct request_wait longest[SLOT_HOLDERS_MAX]; /* how long each had one meanwhile, the longest first */
 };

@@ -80,7 +80,7 @@ TEST(test_late_first)
 		"  queued                          1     1.40 s");
 }
 
-/* Two slots: request 31 waits for both of them, and for 34, which came later and was taken first. */
+/* Two slots: request 31 waits for both of them, for 34, which came later and was taken first, and for 36, of which nobody knows. */
 TEST(test_slots)
 {
 	struct profile *p = profile_new();
@@ -89,14 +89,15 @@ TEST(test_slots)
 	LINE(p, .number = 30, .sequence = 0, .ts = 30000, .prompt = 500, .outputs = 1, .prefill = 1000);
 	LINE(p, .number = 32, .sequence = 1, .ts = 30000, .prompt = 500, .outputs = 1, .prefill = 3000);
 	LINE(p, .number = 31, .sequence = 0, .ts = 30200, .prompt = 500, .outputs = 1, .queued = 1800, .prefill = 100);
-	LINE(p, .number = 34, .sequence = 0, .ts = 30400, .prompt = 500, .outputs = 1, .queued = 600, .prefill = 900);
+	LINE(p, .number = 34, .sequence = 0, .ts = 30400, .prompt = 500, .outputs = 1, .queued = 600, .prefill = 500);
+	LINE(p, .number = 36, .sequence = 0, .ts = 31500, .prompt = 500, .outputs = 1, .prefill = 400);
 	/* its slot was free all the time: something else was in the way */
 	LINE(p, .number = 35, .sequence = 3, .ts = 32200, .prompt = 500, .outputs = 1, .queued = 300, .prefill = 100);
 	PROFILE_SAYS(p, ARGV("-", "--slowest=20"),
 		"  request 31 (sequence 0, 500 prompt tokens), first token after 1.90 s instead of 100 ms: 1.80 s queued "
-		"(all 2 slots were taken by requests 32, 34 and 30; 1 later one was taken first)\n",
-		"  request 34 (sequence 0, 500 prompt tokens), first token after 1.50 s instead of 100 ms: "
-		"its own prefill took 900 ms instead of 100 ms; 600 ms queued (all 2 slots were taken by requests 30 and 32)\n",
+		"(all 2 slots were taken by requests 32, 30, 34 and 36; 1 later one was taken first)\n",
+		"  request 34 (sequence 0, 500 prompt tokens), first token after 1.10 s instead of 100 ms: "
+		"600 ms queued (all 2 slots were taken by requests 30 and 32); its own prefill took 500 ms instead of 100 ms\n",
 		"300 ms queued\n",
 		"all slots taken 8");
 }
