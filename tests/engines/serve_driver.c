@@ -10,7 +10,8 @@
  *
  *   -l LOG  -w              the log (default: stdout); once loaded, say "ready" and wait for a line of input
  *   -H                      requests come by HTTP (serve_http.h), on a port that is printed, until SIGTERM
- *   -E                      the same, and each is read in small pieces, and between these no bytes at all
+ *   -U                      the queue is unfair: whoever came last is taken first
+ *   -E                      as -H, and each is read in small pieces, and between these no bytes at all
  *   -r N -s SEED            requests; another seed has others
  *   -p N -b TOKENS -c TOKENS -u -t N   slots, size of a batch, context of a slot (-u: kept apart), threads
  *   -a STEPS                mean time between arrivals (0: all at once); counted in steps, so that what is in which
@@ -54,7 +55,7 @@ static struct request *queue, **queue_end = &queue;
 static int n_parts, n_steps, n_done;
 static char stall_kind[8] = "sleep";
 static double now, arrival; /* in steps; arrival: of the next request */
-static bool more = true, http, in_pieces;
+static bool more = true, http, in_pieces, unfair;
 static volatile sig_atomic_t stopped;
 
 /* How often this thread was made to leave its CPU. */
@@ -88,6 +89,11 @@ static bool any_request(void)
 static void request_queue(struct request *r, uint64_t arrived_ns)
 {
 	r->arrived_ns = arrived_ns;
+	if (unfair) {
+		r->next = queue;
+		queue = r;
+		return;
+	}
 	*queue_end = r;
 	queue_end = &r->next;
 }
@@ -365,7 +371,7 @@ static bool options(int argc, char **argv)
 		['t'] = &opt.threads, ['m'] = &opt.prompt, ['n'] = &opt.outputs, ['x'] = &opt.cancels, ['d'] = &opt.drafts };
 	bool waits = false;
 
-	for (int c; (c = getopt(argc, argv, "l:wEHr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "l:wEHUr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
 		if (numbers[c]) {
 			*numbers[c] = atoi(optarg);
 			continue;
@@ -382,6 +388,9 @@ static bool options(int argc, char **argv)
 			/* fall through */
 		case 'H':
 			http = true;
+			break;
+		case 'U':
+			unfair = true;
 			break;
 		case 's':
 			opt.seed = strtoul(optarg, NULL, 0);

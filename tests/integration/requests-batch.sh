@@ -174,7 +174,7 @@ by_http() {
 	args_split "${@:2}"
 	server_started "$name" "$driver" "${BEFORE[@]}" -p 4 -l "$TMP/$name.served" "$libs" "$model"
 	attach_requests "$name" "${BEHIND[@]}"
-	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" 100 5 20 0 7
+	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" ${ASK:-100 5 20 0 7}
 	cp "$TMP/check.out" "$TMP/$name.asked"
 	kill -TERM "$SERVER"
 	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/$name.err"
@@ -184,10 +184,24 @@ by_http() {
 		"$TMP/$name.log" "$TMP/$name.asked" "$TMP/$name.jsonl"
 }
 
+# slots NAME LEAST: what the report says of those that waited for a slot, of whom so many at least were overtaken
+slots() {
+	"$INFTRACE" report --json -n 10000 "$TMP/$1.jsonl" >"$TMP/$1.report"
+	check_shown "$1: who had the slots, and how many later ones were taken first" "$TOP/tests/programs/check_slots.py" \
+		"$TMP/$1.log" "$TMP/$1.asked" "$TMP/$1.jsonl" "$TMP/$1.report" "$2"
+}
+
 test_http() {
 	by_http http -H -- -o "$TMP/http.json" -o "$TMP/http.pftrace"
 	check_shown "http: both traces have them, and their time in the queue" "$TOP/tests/programs/check_request_tracks.py" --some \
 		--profile "$TMP/http.jsonl" "$TMP/http.json" "$TMP/http.pftrace"
+	slots http 0
+}
+
+# Many at once, and who came last is taken first: whom that held up, and by how many, is in the report.
+test_unfair() {
+	ASK="100 0 20" by_http unfair -H -U
+	slots unfair 1
 }
 
 # Reading no bytes returns what reading behind the end does: nobody has closed anything.
