@@ -62,11 +62,10 @@ struct {
 /* One system call that moved data. */
 struct transfer {
 	u64 buf, len;   /* its first piece of memory */
-	u64 end;        /* the last byte + 1 */
 	u64 from, to;   /* the time of the call */
 	u64 came;	/* when the data that it read had arrived: came_ns() */
 	u64 blocked;    /* its whole time, if it had to wait for something; else 0 */
-	u64 head, tail; /* the first and the last eight bytes, if there are as many */
+	u64 head, tail; /* the first eight bytes, or fewer of the first piece; the last eight, below which are zeros if there are fewer */
 	u32 bytes;
 	u32 tid;
 };
@@ -111,38 +110,54 @@ static __always_inline bool is_header(const struct transfer *x)
 static __always_inline bool is_last_chunk(const struct transfer *x)
 {
 	if (x->bytes == 5)
-		return x->head == (TEXT4('0', '\r', '\n', '\r') | (u64)'\n' << 32);
+		return x->tail >> 24 == (TEXT4('0', '\r', '\n', '\r') | (u64)'\n' << 32);
 	return x->tail >> 8 ==
 	       (TEXT4('\r', '\n', '0', '\r') | (u64)TEXT4('\n', '\r', '\n', 0) << 32);
-}
-
-static __always_inline void transfer_peek(struct transfer *x)
-{
-	u32 n = x->len < 8 ? x->len : 8;
-
-	x->head = x->tail = 0;
-	barrier_var(n);
-	if (n && n <= 8)
-		bpf_probe_read_user(&x->head, n, (void *)x->buf);
-	if (x->bytes >= 8)
-		bpf_probe_read_user(&x->tail, 8, (void *)(x->end - 8));
 }
 
 struct user_iovec {
 	u64 base, len;
 };
 
-/* Takes the first and the last of n pieces. If not everything was transferred, the last byte is elsewhere. */
+static __always_inline void head_read(struct transfer *x)
+{
+	u32 n = x->len < 8 ? x->len : 8;
+
+	x->head = 0;
+	barrier_var(n);
+	if (n && n <= 8)
+		bpf_probe_read_user(&x->head, n, (void *)x->buf);
+}
+
+/* Takes this piece's last bytes; have: how many of the pieces behind it are taken. Returns how many are then. */
+static __always_inline u32 tail_read(struct transfer *x, const struct user_iovec *v, u32 have)
+{
+	u32 n = v->len < 8 - have ? v->len : 8 - have;
+	u64 bytes = 0;
+
+	barrier_var(n);
+	if (!n || n > 8)
+		return have;
+	bpf_probe_read_user(&bytes, n, (void *)(v->base + v->len - n));
+	x->tail |= bytes << (64 - 8 * (have + n));
+	return have + n;
+}
+
+#define TAIL_PIECES 4
+
+/* Takes the first of n pieces, and the end of the last ones. If not everything was transferred, the last byte is elsewhere. */
 static __always_inline void transfer_pieces(struct transfer *x, u64 iov, u64 n)
 {
 	struct user_iovec v = {};
+	u32 have = 0;
 
 	bpf_probe_read_user(&v, sizeof(v), (void *)iov);
 	x->buf = v.base;
 	x->len = v.len;
-	if (n > 1)
-		bpf_probe_read_user(&v, sizeof(v), (void *)(iov + (n - 1) * sizeof(v)));
-	x->end = v.base + v.len;
+	for (u32 i = 0; i < TAIL_PIECES && i < n && have < 8; i++) {
+		bpf_probe_read_user(&v, sizeof(v), (void *)(iov + (n - 1 - i) * sizeof(v)));
+		have = tail_read(x, &v, have);
+	}
 }
 
 /* struct user_msghdr of <linux/socket.h>: name, namelen, then: */
@@ -179,7 +194,7 @@ static __always_inline void transfer_data(struct transfer *x, u32 call, const st
 
 	x->buf = arg1;
 	x->len = x->bytes;
-	x->end = arg1 + x->bytes;
+	x->tail = 0;
 	switch (call) {
 	case REQUEST_CALL_RECVMSG:
 	case REQUEST_CALL_SENDMSG:
@@ -188,7 +203,11 @@ static __always_inline void transfer_data(struct transfer *x, u32 call, const st
 	case REQUEST_CALL_READV:
 	case REQUEST_CALL_WRITEV:
 		transfer_pieces(x, p.iov, p.n);
+		break;
+	default:
+		tail_read(x, &(struct user_iovec){ arg1, x->bytes }, 0);
 	}
+	head_read(x);
 }
 
 /* ---- a request ---- */
@@ -505,7 +524,6 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	x.bytes = ret;
 	x.tid = task->pid;
 	transfer_data(&x, call, regs);
-	transfer_peek(&x);
 	if (c && c->file != (u64)file) { /* the old one was closed in a way that is not seen here */
 		request_end(c);
 		c = NULL;

@@ -24,6 +24,9 @@ import sys
 import threading
 import time
 
+# as in memory of nginx: what ends a chunk is also the end of what ends the answer
+LAST = memoryview(b"\r\n0\r\n\r\n")
+
 lock = threading.Lock()
 log = open(sys.argv[1], "w", buffering=1)
 late = int(sys.argv[4]) / 1000 if len(sys.argv) > 4 else 0
@@ -109,10 +112,12 @@ def answer(r, style, tokens, pause):
             for i, piece in enumerate(pieces):
                 r.write("more" if i else "chunk", piece)
         elif style == "message":
-            r.write("chunk", *pieces)
+            r.write("chunk", *pieces[:2], LAST[5:])
         else:
             r.write("chunk", b"".join(pieces))
-    if style != "close":
+    if style == "message":
+        r.write("end", LAST[2:5], LAST[5:])
+    elif style != "close":
         r.write("end", b"0\r\n\r\n")
 
 
