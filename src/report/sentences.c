@@ -397,8 +397,8 @@ bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT
 	else if (rs->mixed)
 		text_add(&t, " %llu requests that cannot be told from others", LLU(rs->mixed));
 	if (rs->began_before)
-		text_add(&t, "%s of the first token's, %llu requests that began before the recording",
-			rs->mixed ? ";" : "", LLU(rs->began_before));
+		text_add(&t, "%s of the first token's, %llu request%s that began before the recording",
+			rs->mixed ? ";" : "", LLU(rs->began_before), rs->began_before == 1 ? "" : "s");
 	if (rs->lost)
 		text_add(&t, "%s %llu requests during which steps were lost", rs->mixed || rs->began_before ? ";" : "", LLU(rs->lost));
 	return true;

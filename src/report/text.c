@@ -197,7 +197,7 @@ static void page_put_slowest(const struct page *page, const struct process *p, c
 	if (sum->slow_alone)
 		page_put(page, "; %llu waited, with nothing to compare with", LLU(sum->slow_alone));
 	if (sum->slow_gaps)
-		page_put(page, "; %llu pauses between them did", LLU(sum->slow_gaps));
+		page_put(page, "; %llu pause%s between them did", LLU(sum->slow_gaps), sum->slow_gaps == 1 ? "" : "s");
 	page_put(page, "\n");
 	list_for_each (c, sum->causes.list, least_of(sum->causes.n, CAUSES_SHOWN))
 		page_put(page, "  %9s in %llu: %s\n", DURATION(c->excess), LLU(c->steps),
