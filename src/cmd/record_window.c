@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
 	{ "flight-recorder", OPT_FLIGHT, "SIZE|TIME", 0,
 		"keep the newest 64MB or 30s in memory; dump them on SIGUSR1, inftrace dump, or a trigger", 4 },
 	{ "trigger", OPT_TRIGGER, "EXPR", 0,
-		"dump when step>150ms, ttft>2s, request_ttft>2s, request_tpot>100ms, queue>1s, runnable>50ms (any state of the "
+		"dump when step>150ms, gap>50ms (between steps), ttft>2s, request_ttft>2s, request_tpot>100ms, queue>1s, runnable>50ms (any state of the "
 		"profile, or blocked), gpu_idle>5ms (with --gpu), rate<10 (tokens per second), lost>0, exit, crash; may be repeated",
 		4 },
 	{ "trigger-cooldown", OPT_COOLDOWN, "TIME", 0,

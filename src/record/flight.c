@@ -110,7 +110,7 @@ static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size
 		return;
 	}
 	flight_append(rec->flight, h, size);
-	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP))
+	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP || h->kind == REC_GAP))
 		recorder_fire_trigger(rec, trigger_record(triggers, h));
 }
 

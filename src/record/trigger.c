@@ -300,6 +300,7 @@ static const struct {
 	{ "step", NULL, "step>150ms", KIND_STEP },
 	{ "decode", "decode", "decode>150ms", KIND_STEP },
 	{ "prefill", "prefill", "prefill>2s", KIND_STEP },
+	{ "gap", NULL, "gap>50ms", KIND_GAP },
 	{ "gpu_idle", NULL, "gpu_idle>5ms", KIND_GPU_IDLE },
 	{ "ttft", NULL, "ttft>2s", KIND_TTFT },
 	{ "request_ttft", NULL, "request_ttft>2s", KIND_REQUEST_TTFT },
@@ -670,6 +671,29 @@ static void trigger_take_gpu_step(struct trigger_set *set, const struct rec_gpu_
 			time_text(idle, gap->dur_ns), r->step, r->h.tgid);
 }
 
+/* Of a gap in which nobody asked for anything, most is a wait for the network. */
+static void trigger_take_gap(struct trigger_set *set, const struct rec_gap *r)
+{
+	char spent[TIME_TEXT_MAX], all[TIME_TEXT_MAX], comm[TASK_COMM_LEN + 1] = "", shown[4 * TASK_COMM_LEN];
+	const struct gap_segment *most = NULL;
+	uint64_t ns = r->h.dur_ns - r->unknown_ns;
+
+	if (r->h.flags & (GAP_F_WITHIN | REC_F_OPEN_START))
+		return;
+	for (size_t i = r->n_causes; i-- > 0;) {
+		if (r->seg[i].state == ST_BLOCKED_POLL || r->seg[i].state == ST_BLOCKED_NET)
+			ns -= r->seg[i].dur_ns;
+		else
+			most = &r->seg[i];
+	}
+	if (!most)
+		return;
+	memcpy(comm, most->comm, TASK_COMM_LEN);
+	report(set, trigger_find_exceeded(set, KIND_GAP, ns, true), r->h.start_ns + r->h.dur_ns, r->h.tgid,
+		"step %u of pid %u began %s after the one before it, %s of that %s (%s)", r->step, r->h.tgid, time_text(all, r->h.dur_ns),
+		time_text(spent, most->dur_ns), text_printable(shown, sizeof(shown), comm), time_state_name((enum time_state)most->state));
+}
+
 static void trigger_take_request(struct trigger_set *set, const struct rec_request *r)
 {
 	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
@@ -715,6 +739,8 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 		step_requests_call(set->requests, (const struct rec_function *)h);
 	else if (h->kind == REC_TASK)
 		trigger_take_task(set, (const struct rec_task *)h);
+	else if (h->kind == REC_GAP)
+		trigger_take_gap(set, (const struct rec_gap *)h);
 	else if (h->kind == REC_GPU_STEP)
 		trigger_take_gpu_step(set, (const struct rec_gpu_step *)h);
 	else if (h->kind == REC_REQUEST)

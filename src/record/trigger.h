@@ -10,6 +10,8 @@
  *   step>150ms       an engine step of any kind; decode>T, prefill>T: only of this kind
  *   STATE>50ms       within a step, its calling thread spent more than this in a state of the breakdown: runnable,
  *                    blocked_futex, ...; blocked: in all blocked_ states together
+ *   gap>T            a step began this long after the previous one of its context, less the time in which what it waited for came
+ *                    from outside: known some time after the step
  *   gpu_idle>T       within a step, a GPU was idle for longer than this at a stretch, since nothing had been launched; needs
  *                    record --gpu, and is reported some time after the step
  *   ttft>2s          from the start of a request's first prefill step to the end of its last one, or from a request's first
@@ -63,6 +65,7 @@ struct trigger_hit {
 enum trigger_kind {
 	KIND_STEP,
 	KIND_STATE,
+	KIND_GAP,
 	KIND_GPU_IDLE,
 	KIND_TTFT, /* this one to KIND_RATE need struct step_requests */
 	KIND_REQUEST_TTFT,

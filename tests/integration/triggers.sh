@@ -43,6 +43,12 @@ test_steps() {
 	each_time cpu 'cpu>50ms' 3 repeat=3 stall=200 decode=80 pause=20
 }
 
+# Between steps: only the pause before the first step is not between two.
+test_gaps() {
+	fly gap --trigger-cooldown 0 --trigger 'gap>150ms' -- decode=5 decode=5 pause=200 decode=5 pause=20 decode=5 pause=200 decode=5 pause=1000
+	dumps gap 2 'gap>150ms: step [24] of pid [0-9]+ began [0-9.]+ ms after the one before it, [0-9.]+ ms of that stalls \(blocked_sleep\)'
+}
+
 # Requests and rates.
 test_requests() {
 	# the parts of a prompt together, none of them alone

@@ -85,6 +85,27 @@ TEST_WITH(test_step, begin_test, end_test)
 	assert_counts(2, 0, 0);
 }
 
+/* What came from outside does not count; the name is of the largest of the other causes. */
+TEST_WITH(test_gap, begin_test, end_test)
+{
+	static struct rec_gap r = { .step = 7, .n_causes = 3, .unknown_ns = MS };
+
+	r.seg[0] = (struct gap_segment){ .dur_ns = 900 * MS, .state = ST_BLOCKED_POLL, .comm = "main" };
+	r.seg[1] = (struct gap_segment){ .dur_ns = 40 * MS, .state = ST_RUNNABLE, .comm = "up\x1b" };
+	r.seg[2] = (struct gap_segment){ .dur_ns = 10 * MS, .state = ST_CPU, .comm = "main" };
+	r.h = hdr(REC_GAP, 0);
+	r.h.start_ns = START;
+	start(0, 0, "gap>50ms", "gap>60ms");
+	r.h.dur_ns = 951 * MS;
+	assert_null(trigger_record(set, &r.h));
+	r.h.dur_ns = 951 * MS + 1;
+	hit(&r.h, "gap>50ms: step 7 of pid 5000000 began 951.0 ms after the one before it, 40.0 ms of that up\\x1b (runnable)", 951 * MS + 1);
+	r.h.flags = GAP_F_WITHIN;
+	assert_null(trigger_record(set, &r.h));
+	r.h.flags = REC_F_OPEN_START;
+	assert_null(trigger_record(set, &r.h));
+}
+
 /* The longest time without any launched work, once it is known what the GPU did. */
 TEST_WITH(test_gpu_idle, begin_test, end_test)
 {
@@ -588,7 +609,7 @@ TEST_WITH(test_summary_of_two, begin_test, end_test)
 TEST_WITH(test_parse_errors, begin_test, end_test)
 {
 #define KNOWN                                                                                                             \
-	"; there are step, decode, prefill, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
+	"; there are step, decode, prefill, gap, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
 	"blocked, cpu, barrier, gpu_wait, syscall, fault, irq, runnable, blocked_futex, blocked_io, blocked_net, "        \
 	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, stopped\n"
 	static const struct {
