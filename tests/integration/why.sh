@@ -28,7 +28,7 @@ stuck() {
 }
 
 runs() {
-	"$INFTRACE" status | grep -q "$1"
+	"$INFTRACE" status -p "$why" | grep -q "$1" # others may be stopped
 }
 
 shows() { # HOW WHAT REGEX
