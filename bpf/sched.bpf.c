@@ -189,23 +189,9 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	now = now_ns();
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
-		u64 since;
-		struct rec_on_cpu *r;
-		u32 flags = 0;
-
 		if (cfg.steps)
 			ran_catch_up(prev, now);
-		since = ran_since();
-		if (since < stats.start_ns) {
-			since = stats.start_ns;
-			flags = REC_F_OPEN_START;
-		}
-		r = emit_reserve(sizeof(*r), REC_ON_CPU);
-		if (r) {
-			hdr_fill(&r->h, REC_ON_CPU, since, now, prev->tgid, prev->pid,
-				preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
-			emit_submit(r);
-		}
+		on_cpu_emit(prev->tgid, prev->pid, ran_since(), now, preempt ? REC_ON_CPU_PREEMPTED : prev_state);
 	}
 	if (out) {
 		switch_out(out, prev, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));

@@ -236,16 +236,20 @@ static __noinline void ran_why(struct ran *r, struct thread *out, struct task_st
 		r->file = fd_note(prev, arg, r->state);
 }
 
-/* Its time on the CPU, for the tracks of these. */
-static __always_inline void ran_emit(const struct ran *r, u64 from, u64 to)
+/* A task's time on this CPU, for its track. id: as in struct rec_on_cpu. */
+static __always_inline void on_cpu_emit(u32 tgid, u32 tid, u64 from, u64 to, u32 id)
 {
-	struct rec_on_cpu *o = r->tid ? emit_reserve(sizeof(*o), REC_ON_CPU) : NULL;
-	u64 start = from < stats.start_ns ? stats.start_ns : from;
+	struct rec_on_cpu *r = emit_reserve(sizeof(*r), REC_ON_CPU);
+	u32 flags = 0;
 
-	if (!o)
+	if (!r)
 		return;
-	hdr_fill(&o->h, REC_ON_CPU, start, to, r->tgid, r->tid, 0, start > from ? REC_F_OPEN_START : 0);
-	emit_submit(o);
+	if (from < stats.start_ns) {
+		from = stats.start_ns;
+		flags = REC_F_OPEN_START;
+	}
+	hdr_fill(&r->h, REC_ON_CPU, from, to, tgid, tid, id, flags);
+	emit_submit(r);
 }
 
 /* The running task's entry is another one's, whose leaving was not reported: it ends when prev came onto the CPU, if that is known. */
@@ -264,8 +268,8 @@ static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, str
 	r->file = r->fault_ns = r->flags = 0;
 	r->call = CALL_NONE;
 	r->state = ST_BLOCKED_OTHER;
-	if (emits(REC_ON_CPU) && cfg.all_cpus && from > stats.start_ns)
-		ran_emit(r, before->end_ns, from);
+	if (emits(REC_ON_CPU) && cfg.all_cpus && r->tid && from > stats.start_ns)
+		on_cpu_emit(r->tgid, r->tid, before->end_ns, from, 0);
 	ran_is(after, prev);
 	smp_wmb();
 	WRITE_ONCE(heads->ran, heads->ran + 1);

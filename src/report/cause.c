@@ -304,7 +304,7 @@ static void cause_set_wait(struct cause *c, const struct step *s)
 	}
 }
 
-/* What the largest of its waits was for: the straggler was in this state, or else another thread that it waited for. */
+/* Whether the straggler, in this state, is the largest cause of its waits. */
 static bool straggler_was(const struct step *s, uint8_t state)
 {
 	return s->straggler_tid && s->wait.tid == s->straggler_tid && s->wait.ns && s->wait.state == state;

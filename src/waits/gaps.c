@@ -101,6 +101,8 @@ void gaps_step(struct gaps *g, const struct rec_step *r)
 	};
 	size_t i;
 
+	if (s.held.from_ns < s.start) /* the window opened within that wait */
+		s.held.from_ns = s.start;
 	for (i = ST_RUNNABLE; i < ST_MAX; i++)
 		s.off_ns += r->ns[i];
 

@@ -37,7 +37,11 @@ crews() {
 		sed 's/^/# /' "$TMP/$name.crews"
 		[ "$rc" -eq 2 ] || break
 	done
-	same "$text" "$rc" 0
+	if [ "$rc" -eq 2 ]; then
+		skip "$text" "other work was in the way in too many rounds, 5 times"
+	else
+		same "$text" "$rc" 0
+	fi
 	check "$name: the breakdown of each step, to the nanosecond, from its spans" \
 		"$CHECK" breakdown "$TMP/$name.json" "$TMP/$name.jsonl"
 	[ "$2-$3" != 1-1 ] || [ "$5" = renew ] ||

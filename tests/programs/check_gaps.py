@@ -130,7 +130,7 @@ def judge(plant, tid, us, us_most, peer, shape):
         waits += sum(t for who, what, t in listed if what == "blocked_futex")
     # the clock of a thread leaves out interrupts, and what a hypervisor takes away
     most = 2 * us_most + 2000 if "cpu" in STATES[plant] else 1.05 * us_most + 100
-    # and so these are in what it did not compute while it read from a disk
+    # and the truth of `cold`, the time in which it did not compute, includes both
     if not (0.7 if plant == "cold" else 0.95) * us - waits <= state <= most:
         return f"{state:.0f} us in {'/'.join(STATES[plant])}, {waits:.0f} us for a CPU, of {us:.0f}"
     first = next((p for p in listed if p[1] != "runnable"), None)
