@@ -172,7 +172,8 @@ static void leave_out_short(struct way *way)
 	way->n = n;
 }
 
-/* Passes on what the thread of a step waited for within it. Segments of steps that overlap would have no place on a track. */
+/* Passes on what the thread of a step waited for within it. Segments of steps that overlap, or of one that was recorded after the
+ * gap before a later one was passed on, would have no place on a track. */
 static void pass_waits(struct gaps *g, struct gap_step *s, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
 	struct gap_context *c = context_of(g, s);
@@ -211,6 +212,8 @@ static void pass_step(struct gaps *g, struct gap_step *s, void (*cb)(const struc
 		g->gap.step = s->number;
 		way_back(g->walker, s->tid, g->open_ns, from, s->start, &g->way);
 		cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
+		if (c->drawn_until < s->start)
+			c->drawn_until = s->start;
 	}
 	if (!s->waits_passed)
 		pass_waits(g, s, cb, arg);

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include "util/names.h"
+#include "waits/gaps.h"
 #include "waits/way_back.h"
 
 #define CPUS 3
@@ -366,6 +367,62 @@ TEST_WITH(now, set_up, NULL)
 	frequent_waker_find(w, 14, 10 * US, &often);
 	assert_int_equal(often.tid, 0);
 	wait_walker_free(w);
+}
+
+/* ---- gaps and waits of steps ---- */
+
+static struct gaps *gaps;
+
+static void gap_passed(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct rec_gap *to = arg;
+
+	assert_true(size <= sizeof(*to));
+	memcpy(to, h, size);
+}
+
+/* A step without a context; what it waited for, if anything, is in the answer. */
+static const struct rec_gap *step(uint32_t tid, uint32_t number, uint64_t from_us, uint64_t to_us, uint64_t off_us)
+{
+	static struct rec_gap answer;
+	static struct rec_step r;
+
+	r = (struct rec_step){ .h = { .start_ns = from_us * US, .dur_ns = (to_us - from_us) * US, .tid = tid }, .number = number };
+	r.ns[ST_BLOCKED_SLEEP] = off_us * US;
+	memset(&answer, 0, sizeof(answer));
+	gaps_step(gaps, &r);
+	gaps_waits(gaps, &r, gap_passed, &answer);
+	return &answer;
+}
+
+/* Two threads have steps at the same time: what would overlap on the track is only among the causes. */
+TEST_WITH(steps_overlap, set_up, NULL)
+{
+	static struct probe_spec spec;
+	static struct probe_table probes = { .specs = &spec, .n = 1 };
+	static struct rec_gap gap;
+
+	gaps = gaps_new(&logs, &probes);
+	gaps_open(gaps, 0);
+	ran(1, 20, 250, ST_BLOCKED_SLEEP);
+	ran(1, 0, 290, ST_RUNNABLE);
+	ran(1, 20, 450, ST_BLOCKED_SLEEP);
+	ran(1, 0, 480, ST_RUNNABLE);
+	runs(1, 20);
+	ran(0, 10, 210, ST_BLOCKED_SLEEP);
+	ran(0, 0, 240, ST_RUNNABLE);
+	runs(0, 10);
+	assert_int_equal(step(10, 0, 10, 100, 0)->n, 0);
+	assert_int_equal(step(10, 2, 300, 400, 0)->n, 0);
+	gaps_settled(gaps, false, gap_passed, &gap);
+	gaps_settled(gaps, false, gap_passed, &gap);
+	assert_int_equal(gap.h.start_ns, 100 * US);
+	assert_int_equal(gap.n, 3);
+	assert_int_equal(step(20, 1, 200, 350, 40)->n, 0); /* as recorded when that gap had been passed on */
+	assert_int_equal(step(20, 1, 200, 350, 40)->n_causes, 1);
+	assert_int_equal(step(20, 3, 410, 500, 30)->n, 1);
+	assert_int_equal(step(20, 4, 430, 510, 30)->n, 0);
+	gaps_free(gaps);
 }
 
 RUN_TESTS(NULL, NULL)
