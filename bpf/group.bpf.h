@@ -14,7 +14,6 @@
 #include "members.bpf.h"
 
 #define GROUP_WAYS 4
-#define GROUP_MEMBERS_MAX 64
 
 /* The last thread that arrived at a barrier. */
 struct arrival {
@@ -33,13 +32,8 @@ struct group {
 	u32 n_gone; /* members that have exited in this step and have added their times here: */
 	u64 gone_ns[ST_MAX];
 	struct hits gone_hits;
-	/* Behind which threads the members waited for a CPU since `from`, for the step behind_step: number + 1. */
-	u64 from;
-	u32 behind_step;
-	u32 behind_taken; /* in use by one of them */
-	struct behind_table behind;
 	struct arrival last[GROUP_EPOCHS];
-	struct member members[GROUP_MEMBERS_MAX];
+	struct member members[STEP_WORKERS_MAX];
 };
 
 /*
@@ -129,76 +123,9 @@ __weak __noinline int group_create(u32 tgid, u64 key)
 	return 0;
 }
 
-/* Takes the workers' table of the thread's group; behind_leave() gives it back. NULL: the thread is no member, or another
- * one is using the table. */
-static __always_inline struct group *behind_enter(struct thread *t, u64 tgid_tid)
-{
-	struct group *g = t->member_step ? group_of(tgid_tid >> 32, t->group_key) : NULL;
-	u32 i = t->member_slot, step;
-	struct member *m;
-
-	barrier_var(i);
-	if (!g || i >= GROUP_MEMBERS_MAX)
-		return NULL;
-	step = READ_ONCE(g->behind_step);
-	m = &g->members[i];
-	if (!step || m->step != step || m->thread != (u64)t)
-		return NULL;
-	if (__sync_val_compare_and_swap(&g->behind_taken, 0, 1))
-		return NULL;
-	if (READ_ONCE(g->behind_step) == step)
-		return g;
-	__sync_lock_test_and_set(&g->behind_taken, 0);
-	return NULL;
-}
-
-static __always_inline void behind_leave(struct group *g)
-{
-	__sync_lock_test_and_set(&g->behind_taken, 0);
-}
-
-#define TAKE_TRIES 100 /* a member uses the table for less than a microsecond */
-
-struct taking {
-	struct group *g;
-	u32 taken; /* by somebody else */
-};
-
-static long behind_take(u32 i, struct taking *a)
-{
-	a->taken = __sync_val_compare_and_swap(&a->g->behind_taken, 0, 1);
-	return !a->taken;
-}
-
-/* Called in the thread of the step: its members lose the table, or with `step` get a new one. Returns the old table's step; 0:
- * it is still in use. */
-__weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
-{
-	struct taking a = { .g = g };
-	u32 before;
-
-	if (!g)
-		return 0;
-	before = g->behind_step;
-	WRITE_ONCE(g->behind_step, 0);
-	bpf_loop(TAKE_TRIES, behind_take, &a, 0);
-	if (a.taken)
-		return 0;
-	if (step) {
-		for (int i = 0; i < BEHIND_MAX; i++)
-			g->behind.slots[i].ns = 0;
-		g->from = from;
-		smp_wmb(); /* a thread that finds the step may add to the table: behind_enter() */
-		WRITE_ONCE(g->behind_step, step);
-	}
-	behind_leave(g);
-	return before;
-}
-
 /* Makes the group work on a step from now on. */
-static __always_inline void group_take(struct group *g, u32 step, u32 n_members, u64 from)
+static __always_inline void group_take(struct group *g, u32 step, u32 n_members)
 {
-	behind_exchange(g, step, from);
 	g->n_members = n_members;
 	g->n_gone = 0;
 	for (int i = 0; i < ST_MAX; i++)
@@ -223,6 +150,7 @@ __weak __noinline int member_continue(struct thread *t, struct member *m, u64 fr
 	for (int i = 0; i < ST_MAX; i++)
 		m->base[i] = t->view.ns[i];
 	m->hits = t->view.hits;
+	m->from = from;
 	m->step = t->step.number + 1;
 	smp_wmb(); /* whoever takes the thread finds its base: member_add(), group_leave() */
 	WRITE_ONCE(m->thread, m->next);
@@ -243,11 +171,11 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 	if (!g)
 		return 0;
 	n = g->n_members;
-	if (n >= GROUP_MEMBERS_MAX)
+	if (n >= STEP_WORKERS_MAX)
 		n = 0; /* exited members leave no room: all join again, one by one */
-	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
+	for (u32 i = 0; i < STEP_WORKERS_MAX && i < n; i++)
 		there += member_continue(t, &g->members[i], from);
-	group_take(g, t->step.number + 1, there ? n : 0, from);
+	group_take(g, t->step.number + 1, there ? n : 0);
 	if (!g->once)
 		g->epoch++;
 	return 0;
@@ -261,6 +189,15 @@ struct ending {
 	u32 gone; /* members that add up their times themselves */
 };
 
+/* Notes a member in the list of its step. */
+static __always_inline void team_note(struct rec_step *step, u32 i, const struct member *m)
+{
+	u64 us = m->from > step->h.start_ns ? (m->from - step->h.start_ns + 999) / 1000 : 0;
+
+	step->team[i].tid = m->tid;
+	step->team[i].joined_us = us < ~0u ? us : ~0u;
+}
+
 /* Adds the times of one member up to `end`, in the programs of the thread whose step it is. */
 static long member_add(u32 i, struct ending *e)
 {
@@ -269,11 +206,12 @@ static long member_add(u32 i, struct ending *e)
 	u64 thread;
 
 	barrier_var(i);
-	if (i >= GROUP_MEMBERS_MAX)
+	if (i >= STEP_WORKERS_MAX)
 		return 1;
 	m = &e->g->members[i];
 	if (m->step != e->step)
 		return 0;
+	team_note(&t->step, i, m);
 	thread = __sync_lock_test_and_set(&m->thread, 0);
 	if (!thread) {
 		e->gone++;
@@ -330,16 +268,14 @@ __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 		return 0;
 	n = g->n_members;
 	bpf_loop(n, member_add, &e, 0);
-	if (n > GROUP_MEMBERS_MAX)
-		__sync_fetch_and_add(&stats.workers_full, n - GROUP_MEMBERS_MAX);
+	if (n > STEP_WORKERS_MAX)
+		__sync_fetch_and_add(&stats.workers_full, n - STEP_WORKERS_MAX);
 	group_await(g, e.gone);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += g->gone_ns[i];
 	for (int i = 0; i < HIT_MAX; i++)
 		t->step.workers_hits.n[i] += g->gone_hits.n[i];
 	t->step.workers += g->n_gone;
-	if (behind_exchange(g, 0, 0) == e.step)
-		t->step.workers_behind = g->behind;
 	WRITE_ONCE(g->step, 0);
 	return 0;
 }
@@ -353,15 +289,15 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 		return;
 	t->member_step = step;
 	barrier_var(i);
-	if (i < GROUP_MEMBERS_MAX && g->members[i].tid == tid && g->members[i].step == step)
+	if (i < STEP_WORKERS_MAX && g->members[i].tid == tid && g->members[i].step == step)
 		return;
 	t->member_slot = i = __sync_fetch_and_add(&g->n_members, 1);
 	barrier_var(i);
-	if (i >= GROUP_MEMBERS_MAX)
+	if (i >= STEP_WORKERS_MAX)
 		return;
 	m = &g->members[i];
 	t->times.tid = m->tid = tid;
-	times_copy(t, m->base);
+	m->from = times_copy(t, m->base);
 	m->hits = t->times.hits;
 	m->step = step;
 	m->next = (u64)t;
@@ -409,7 +345,7 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 	g = group_of(tgid, t->group_key);
 	i = t->member_slot;
 	barrier_var(i);
-	if (!g || i >= GROUP_MEMBERS_MAX)
+	if (!g || i >= STEP_WORKERS_MAX)
 		return 0;
 	m = &g->members[i];
 	if (m->next != (u64)t)
@@ -445,7 +381,7 @@ static __always_inline void group_work(struct thread *t, struct group *g, u32 ti
 	if (!t->in_step)
 		group_join(t, g, tid);
 	else if (g->step != t->step.number + 1)
-		group_take(g, t->step.number + 1, 0, t->step.h.start_ns);
+		group_take(g, t->step.number + 1, 0);
 }
 
 static __always_inline void arrival_note(struct arrival *a, u32 tid, u64 now)

@@ -238,7 +238,6 @@ struct thread_window {
 	u64 sys_arg0;
 	u8 in_exec; /* past the point of no return: the old image is gone */
 	u8 dying; /* counted in stats.dying */
-	u8 throttled;
 	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
 	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
@@ -268,7 +267,6 @@ struct thread_window {
 	u32 epoch;		   /* of that group at the thread's last barrier */
 	struct open_wait wait;	   /* at a barrier that only its arrival shows */
 	u32 member_slot;	   /* its index among the members */
-	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
 	u64 fault_on; /* times.ns[ST_FAULT] when it last came onto the CPU */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */
 	struct step_counts counts; /* the kernel's, just read by counts_read(); and graphs */
@@ -617,12 +615,6 @@ static __always_inline void thread_adopt(struct thread *t)
 		t->in_syscall = t->asleep.in_syscall;
 	}
 	t->asleep.off = 0;
-}
-
-/* Whether it matters what held the thread up. */
-static __always_inline bool thread_in_work(const struct thread *t)
-{
-	return cfg.steps && (t->in_step || t->member_step);
 }
 
 /* ---- access to the rings ---- */

@@ -18,7 +18,8 @@ struct member {
 	u64 next; /* the address again, for the next step; 0: the thread has exited */
 	u32 tid;
 	u32 step; /* number + 1 of the step that it works on */
-	u64 base[ST_MAX]; /* its times when that step began, or when it joined */
+	u64 from;         /* when that step began, or when it joined */
+	u64 base[ST_MAX]; /* its times then */
 	struct hits hits; /* the same for hits */
 };
 

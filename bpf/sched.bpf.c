@@ -9,7 +9,7 @@
  * contiguous.
  */
 #include "spans.bpf.h"
-#include "behind.bpf.h"
+#include "wait_log.bpf.h"
 #include "interrupt.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -81,8 +81,6 @@ static __noinline int switch_out(
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
 		t->off_flags = OFF_CPU_F_PREEMPT;
-		if (thread_in_work(t))
-			t->throttled = is_throttled(task);
 	} else if (task_state & TASK_DEAD) {
 		/* exit(2) never returns: its span ends here, after its wake-ups */
 		struct who w = { .tgid = task->tgid, .tid = t->off_tid };
@@ -146,12 +144,6 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		} else {
 			thread_add_alone(t, off, wake - from);
 			thread_add_alone(t, ST_RUNNABLE, now - wake);
-			if (thread_in_work(t)) {
-				u64 queued = off == ST_RUNNABLE ? from : wake;
-
-				behind_charge(t, tgid_tid, bpf_get_smp_processor_id(),
-					t->moved_ns > queued ? t->moved_ns : queued, now);
-			}
 		}
 		off_cpu_emit(t, tgid_tid, from, now);
 	}
@@ -159,10 +151,8 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	t->on_cpu = bpf_get_smp_processor_id();
 	t->off = 0;
 	t->wake_ns = 0;
-	if (cfg.steps) {
-		t->moved_ns = 0;
+	if (cfg.steps)
 		t->fault_on = t->times.ns[ST_FAULT];
-	}
 	return 0;
 }
 
@@ -200,8 +190,6 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	ran_switch(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 	if (!in)
 		return 0;
-	if (!(in->off_flags & OFF_CPU_F_PREEMPT))
-		in->throttled = 0;
 	switch_in(in, (u64)next->tgid << 32 | (u32)next->pid, now);
 	switch_end(in);
 	hit_end(begin, HIT_SWITCH);
@@ -225,22 +213,11 @@ static __always_inline void emit_task(struct task_struct *task, u32 event, u32 a
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 {
-	struct thread *t;
-	u64 now, from;
+	u32 cpu = bpf_get_smp_processor_id();
 
-	if (!enabled || !p->on_rq)
-		return 0;
-	t = thread_of(p);
-	if (!t || !t->since || !thread_in_work(t) || t->role == ST_GPU_WAIT || t->throttled)
-		return 0;
-	if (t->off != ST_RUNNABLE && (!t->off || !t->wake_ns))
-		return 0;
-	now = now_ns();
-	from = t->off == ST_RUNNABLE || t->wake_ns < t->since ? t->since : t->wake_ns;
-	if (t->moved_ns > from)
-		from = t->moved_ns;
-	behind_charge(t, (u64)p->tgid << 32 | (u32)p->pid, p->thread_info.cpu, from, now);
-	t->moved_ns = now;
+	if (enabled && p->on_rq && (thread_of(p) || is_waker(p->pid)))
+		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, bpf_get_current_task_btf(), 0, now_ns(),
+			p->thread_info.cpu, WAKE_F_MOVED);
 	return 0;
 }
 

@@ -238,8 +238,7 @@ static __always_inline void step_clear(struct thread *t)
 	t->step.held_ns = 0;
 	if (cfg.pmu)
 		t->step.counted = COUNTED_NONE;
-	for (int i = 0; i < BEHIND_MAX; i++)
-		t->step.behind.slots[i].ns = t->step.workers_behind.slots[i].ns = 0;
+	__builtin_memset(t->step.team, 0, sizeof(t->step.team));
 }
 
 /* Begins a step. t->counts have just been read. Returns its first instant. */

@@ -222,7 +222,7 @@ static __noinline void ran_why(struct ran *r, struct thread *out, struct task_st
 	u64 arg = 0;
 
 	if (r->state == ST_RUNNABLE && is_throttled(prev))
-		r->flags = RAN_F_THROTTLED;
+		r->flags |= RAN_F_THROTTLED;
 	if (r->state != ST_BLOCKED_OTHER)
 		return;
 	r->call = out ? thread_call(out, prev, &arg) : task_call(prev, &arg);
@@ -308,7 +308,7 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 	r->end_ns = now;
 	if (!cfg.steps) /* then nobody asks who ran: all entries are one */
 		return;
-	r->flags = 0;
+	r->flags = out && out->role == ST_GPU_WAIT ? RAN_F_GPU_WAIT : 0;
 	r->call = CALL_NONE;
 	r->file = 0;
 	fault_ns = out ? out->times.ns[ST_FAULT] - out->fault_on : 0;

@@ -101,7 +101,7 @@ struct inf_stats {
 	u64 sums_full;	     /* counts that found no room in the sums of a process */
 	u64 strangers;	     /* calls of probed functions by processes that are not targets */
 	u64 holds_full;	     /* mappings of processes beyond HOLDS_MAX: nothing waits for them */
-	u64 workers_full;    /* threads of a group beyond GROUP_MEMBERS_MAX: not in the workers' sums */
+	u64 workers_full;    /* threads of a group beyond STEP_WORKERS_MAX: not in the workers' sums */
 	u32 step_number;
 	u32 dying; /* threads between their exit and their last switch */
 	u64 start_ns; /* when the window was opened; set by user space */

@@ -224,6 +224,13 @@ struct step_counts {
 
 #define TASK_COMM_LEN 16
 
+/* A thread that worked on a step for the one that called it. */
+#define STEP_WORKERS_MAX 64
+struct step_worker {
+	u32 tid;       /* 0: none */
+	u32 joined_us; /* after the step's begin, rounded up */
+};
+
 /*
  * Time that threads waited for a CPU while one other thread ran on it. A step keeps the largest few; the
  * rest of its time in ST_RUNNABLE belongs to others, or to unknown threads.
@@ -295,7 +302,12 @@ struct rec_step {
 	u32 number;             /* 0, 1, ... in the order in which steps began in this recording */
 	u32 lost;               /* records of any kind lost during the step */
 	struct step_counts n;
-	struct behind_table behind, workers_behind; /* who ran while the caller, and the workers, waited for a CPU */
+	union {
+		struct step_worker team[STEP_WORKERS_MAX]; /* as the programs send it */
+		struct {
+			struct behind_table behind, workers_behind; /* set in user space: who ran while the caller, and the workers, waited for a CPU */
+		};
+	};
 	struct hits hits, workers_hits;             /* on the caller, and on the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];     /* string arguments, as in rec_function */
 	/* the caller's time by state between the end of its thread's previous step and the start of this one, which it sums to;

@@ -13,6 +13,7 @@
 #include "record.h"
 
 #define RAN_F_THROTTLED 0x01 /* a CPU limit of its cgroup takes the CPU away */
+#define RAN_F_GPU_WAIT 0x02  /* while it waits for a GPU, as which all of this counts */
 
 /* A task's time on a CPU. It began at the end of the entry before. */
 struct ran {
@@ -46,12 +47,13 @@ struct fd_name {
 #define WAKE_F_SOFT 0x02   /* with that: perhaps from a soft interrupt, which a call of the waker may have run */
 #define WAKE_F_KERNEL 0x04 /* by a thread of the kernel */
 #define WAKE_F_FORK 0x08   /* not a wake-up: the task was created */
+#define WAKE_F_MOVED 0x10  /* not a wake-up: the task waits for a CPU, and goes on doing so at another one */
 
 /* A wake-up of a task that is not a thread of the kernel. */
 struct wake {
 	u64 ns;
 	u32 tid, waker_tid; /* the woken task, and the one that ran */
-	u16 call; /* the waker's; CALL_NONE: none */
+	u16 call; /* the waker's; CALL_NONE: none. With WAKE_F_MOVED: the CPU that it leaves */
 	u8 flags; /* WAKE_F_* */
 	u8 pad[5];
 };

@@ -81,8 +81,14 @@ static void intake_take_news(struct intake *in, const struct rec_hdr *h)
 /* Takes a step, a call, or an operator's node. Returns it as sinks should show it; NULL: not at all. */
 static const struct rec_hdr *intake_take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
+	static struct rec_step_parts step;
 	struct probe_spec *s;
 
+	if (h->kind == REC_STEP) {
+		memcpy(&step, h, REC_STEP_SIZE(((const struct rec_step *)h)->n_parts));
+		gaps_behind(in->gaps, &step.s);
+		h = &step.s.h;
+	}
 	if (h->kind == REC_STEP && in->overhead)
 		h = overhead_step(in->overhead, h, *size);
 	s = probe_table_get(&in->c->probes, h);

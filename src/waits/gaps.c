@@ -85,6 +85,52 @@ void gaps_open(struct gaps *g, uint64_t open_ns)
 	g->open_ns = open_ns;
 }
 
+/* Adds a thread's time behind another one, or replaces the slot with the least time if that has less. */
+static void behind_add(struct behind_table *table, const struct gap_segment *s)
+{
+	uint32_t tid = s->flags & GAP_SEGMENT_F_LIMITED ? BEHIND_LIMIT : s->by_tid;
+	struct behind *least = table->slots;
+
+	for (size_t i = 0; i < BEHIND_MAX; i++) {
+		struct behind *b = &table->slots[i];
+
+		if (b->ns && b->tid == tid) {
+			b->ns += s->by_ns;
+			return;
+		}
+		if (b->ns < least->ns)
+			least = b;
+	}
+	if (least->ns >= s->by_ns)
+		return;
+	*least = (struct behind){ .ns = s->by_ns, .tid = tid, .tgid = s->by_tgid };
+	memcpy(least->comm, s->by, sizeof(least->comm));
+}
+
+static void behind_thread(struct gaps *g, uint32_t tid, uint64_t from_ns, uint64_t to_ns, struct behind_table *table)
+{
+	behind_back(g->walker, tid, g->open_ns, from_ns, to_ns, &g->way);
+	for (size_t i = 0; i < g->way.causes.n; i++)
+		behind_add(table, &g->way.causes.list[i]);
+}
+
+void gaps_behind(struct gaps *g, struct rec_step *r)
+{
+	uint64_t from = r->h.start_ns, to = from + r->h.dur_ns;
+	struct step_worker team[STEP_WORKERS_MAX];
+
+	memcpy(team, r->team, sizeof(team));
+	r->behind = r->workers_behind = (struct behind_table){ 0 };
+	if (!g)
+		return;
+	if (r->ns[ST_RUNNABLE] >= WAITS_MIN_NS)
+		behind_thread(g, r->h.tid, from, to, &r->behind);
+	for (size_t i = 0; i < STEP_WORKERS_MAX && r->workers_ns[ST_RUNNABLE] >= WAITS_MIN_NS; i++) {
+		if (team[i].tid)
+			behind_thread(g, team[i].tid, from + team[i].joined_us * 1000ull, to, &r->workers_behind);
+	}
+}
+
 void gaps_step(struct gaps *g, const struct rec_step *r)
 {
 	struct gap_step s = {

@@ -184,8 +184,8 @@ static void wakes_seek(struct wait_walker *w, unsigned int cpu, uint64_t at_ns)
 		e->at--;
 }
 
-/* Finds the last wake-up of the thread within from_ns..at_ns; NULL: none. */
-static const struct wake *find_wake(struct wait_walker *w, uint32_t tid, uint64_t from_ns, uint64_t at_ns)
+/* Finds the last wake-up of the thread within from_ns..at_ns, or with WAKE_F_MOVED the last time that it was moved; NULL: none. */
+static const struct wake *find_wake(struct wait_walker *w, uint32_t tid, uint64_t from_ns, uint64_t at_ns, uint8_t moved)
 {
 	const struct wake *found = NULL;
 	uint64_t width = LOOK_NS, low;
@@ -204,7 +204,7 @@ static const struct wake *find_wake(struct wait_walker *w, uint32_t tid, uint64_
 
 				if (k->ns < low)
 					break;
-				if (k->tid != tid)
+				if (k->tid != tid || (k->flags & WAKE_F_MOVED) != moved)
 					continue;
 				if (!found || k->ns > found->ns)
 					found = k;
@@ -282,19 +282,11 @@ static void walk_run(struct walk *k, const struct run *r)
 	walk_add(k, r->start_ns, segment_of(r, fault_ns ? ST_FAULT : ST_CPU));
 }
 
-/* From start_ns on the thread could have run: divides that time among those that ran on its CPU. */
-static void walk_runnable(struct walk *k, uint64_t start_ns, const struct run *r, bool limited)
+/* From start_ns on the thread was in the queue of the CPU: divides that time among those that ran there. */
+static void walk_queue(struct walk *k, uint64_t start_ns, struct gap_segment s)
 {
-	struct gap_segment s = segment_of(r, ST_RUNNABLE);
 	struct entries *e = &k->w->cpu[k->cpu].runs;
 
-	s.flags = limited ? GAP_SEGMENT_F_LIMITED : 0;
-	if (start_ns < k->from_ns)
-		start_ns = k->from_ns;
-	if (limited) {
-		walk_add(k, start_ns, s);
-		return;
-	}
 	runs_seek(k->w, k->cpu, k->at_ns);
 	for (uint64_t n = e->at; n + 1 > e->first && k->at_ns > start_ns; n--) {
 		const struct ran *by = ran_of(k->w, k->cpu, n);
@@ -305,6 +297,26 @@ static void walk_runnable(struct walk *k, uint64_t start_ns, const struct run *r
 		memcpy(s.by, by->comm, sizeof(s.by));
 		walk_add(k, from > start_ns ? from : start_ns, s);
 	}
+}
+
+/* From start_ns on the thread could have run, at last on the CPU k->cpu. */
+static void walk_runnable(struct walk *k, uint64_t start_ns, const struct run *r, bool limited)
+{
+	struct gap_segment s = segment_of(r, ST_RUNNABLE);
+	const struct wake *moved;
+
+	s.flags = limited ? GAP_SEGMENT_F_LIMITED : 0;
+	if (start_ns < k->from_ns)
+		start_ns = k->from_ns;
+	if (limited)
+		walk_add(k, start_ns, s);
+	while (k->at_ns > start_ns + 1 && (moved = find_wake(k->w, k->on, start_ns + 1, k->at_ns - 1, WAKE_F_MOVED))) {
+		walk_queue(k, moved->ns, s);
+		if (k->at_ns > moved->ns || moved->call >= k->w->log.cpus)
+			return;
+		k->cpu = moved->call;
+	}
+	walk_queue(k, start_ns, s);
 }
 
 /* Calls in which a thread passes data to another one through the network: on one machine, the soft interrupt that wakes the
@@ -324,19 +336,27 @@ static bool call_may_send(uint16_t call)
 
 static bool leads_on(const struct wake *k, uint32_t on, uint8_t state)
 {
-	if (!k->waker_tid || k->waker_tid == on || k->flags & WAKE_F_KERNEL)
+	if (!k->waker_tid || k->waker_tid == on || k->flags & (WAKE_F_KERNEL | WAKE_F_MOVED))
 		return false;
 	if (!(k->flags & WAKE_F_IRQ))
 		return true;
 	return k->flags & WAKE_F_SOFT && call_may_send(k->call) && (state == ST_BLOCKED_NET || state == ST_BLOCKED_POLL);
 }
 
+/* The wake-up that ended the wait after a run. One from before the run began ended the wait before it: the kernel does not report
+ * each of them. NULL: not known. */
+static const struct wake *wake_after(struct walk *k, const struct run *r)
+{
+	uint64_t since_ns = r->end_ns > RACE_NS ? r->end_ns - RACE_NS : 0;
+
+	return find_wake(k->w, k->on, since_ns > r->start_ns ? since_ns : r->start_ns, k->at_ns, 0);
+}
+
 /* The thread waited since the end of the run: goes on with the thread that woke it, or with what it did before. */
 static void walk_wait(struct walk *k, const struct run *r)
 {
-	uint64_t off_ns = r->end_ns, wake_ns, since_ns = off_ns > RACE_NS ? off_ns - RACE_NS : 0;
-	/* one from before the run began ended the wait before it: the kernel does not report each wake-up */
-	const struct wake *wake = find_wake(k->w, k->on, since_ns > r->start_ns ? since_ns : r->start_ns, k->at_ns);
+	uint64_t off_ns = r->end_ns, wake_ns;
+	const struct wake *wake = wake_after(k, r);
 	struct gap_segment s = segment_of(r, r->entry->state);
 	struct run by;
 
@@ -363,7 +383,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 /* Goes on before the thread's first run in the logs: it was created then, or had waited since before they begin. */
 static void walk_first(struct walk *k, const struct run *first)
 {
-	const struct wake *wake = find_wake(k->w, k->on, k->begin_ns, k->at_ns);
+	const struct wake *wake = find_wake(k->w, k->on, k->begin_ns, k->at_ns, 0);
 	struct ran unseen = *first->entry;
 
 	if (wake && wake->flags & WAKE_F_FORK) {
@@ -489,6 +509,42 @@ void waits_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t
 	}
 	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
+}
+
+/* Goes back to when the thread left the CPU, and adds only for how long it waited for one. */
+static void walk_off(struct walk *k, const struct run *r)
+{
+	bool queued = r->entry->state == ST_RUNNABLE;
+	const struct wake *wake = queued ? NULL : wake_after(k, r);
+
+	if (!(r->entry->flags & RAN_F_GPU_WAIT) && (queued || wake))
+		walk_runnable(k, queued || wake->ns < r->end_ns ? r->end_ns : wake->ns, r, r->entry->flags & RAN_F_THROTTLED);
+	k->at_ns = r->end_ns;
+}
+
+void behind_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
+{
+	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
+	struct run r = { .entry = NULL };
+	const struct wake *wake;
+
+	k.on = tid;
+	while (walk_may(&k, from_ns) && find_run(w, tid, k.at_ns, k.begin_ns, &r)) {
+		if (r.end_ns < k.at_ns) {
+			if (r.entry->state == ST_CPU) /* another thread that had its number */
+				break;
+			if (k.at_ns == to_ns && (r.entry->state != ST_RUNNABLE || find_wake(w, tid, r.end_ns, to_ns, WAKE_F_MOVED)))
+				k.at_ns = r.end_ns; /* in the queue of which CPU it is now is not known */
+			k.cpu = k.at_ns == to_ns ? r.cpu : k.cpu;
+			walk_off(&k, &r);
+		}
+		k.cpu = r.cpu;
+		k.at_ns = r.start_ns;
+	}
+	if (r.entry && k.at_ns > from_ns && (wake = find_wake(w, tid, k.begin_ns, k.at_ns, 0)))
+		walk_runnable(&k, wake->ns, &r, false); /* before its first run in the logs */
+	if (!logs_kept(w))
+		memset(&ret->causes, 0, sizeof(ret->causes));
 }
 
 uint64_t last_run_end(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, bool *ret_before)

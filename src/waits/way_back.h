@@ -52,6 +52,10 @@ struct held {
  * segments only touch each other within one. If the way ends early, what is left of it is in no cause. */
 void waits_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, const struct held *held, struct way *ret);
 
+/* As way_back(), but only of what the thread itself waited for a CPU within from_ns..to_ns, in causes that are not finished: their
+ * by_ns was spent behind `by`. */
+void behind_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
+
 /* When a thread last left the CPU; UINT64_MAX: it runs; 0: not known. With *ret_before it was before that instant, from which on
  * the logs are complete. */
 uint64_t last_run_end(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t now_ns, bool *ret_before);

@@ -103,17 +103,17 @@ test_limited() {
 	fi
 }
 
-# Two threads that wake each other: what the programs look at of their CPU's log goes back over a small part of a wait; the way back
-# names who ran for all of it. The steps are long enough to be preempted at that priority.
-test_short_log() {
+# Two threads that wake each other: a wait lasts for thousands of switches, and still has names. The steps are long enough to be
+# preempted at that priority.
+test_many_switches() {
 	build storm
 	background taskset -c "$cpu" "$TMP/storm" -t 2 -s 0 -n 1 -w >"$TMP/others.out"
-	check "short log: recorded" "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
-		--profile "$TMP/short.jsonl" -- taskset -c "$cpu" nice -n 19 "$TMP/storm" -s 5 -n 4000
+	check "many switches: recorded" "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
+		--profile "$TMP/many.jsonl" -- taskset -c "$cpu" nice -n 19 "$TMP/storm" -s 5 -n 4000
 	kill "$BG"
-	expect "short log: a wait without names among the threads behind which it was has one" \
-		'(lambda waits: len(waits) > 0 and all(s["wait1_behind_us"] > 0 for s in waits))([s for x in p if x["event"] == "token_prof" for s in [x["shape"]] if s.get("wait1_state") == "runnable" and s["wait1_us"] > 0.5 * x["stage_us"]["runnable"] and s.get("behind_others_us", 0) > 0.9 * x["stage_us"]["runnable"]])' \
-		p="$TMP/short.jsonl"
+	expect "many switches: both are named, for nearly all of the wait" \
+		'(lambda waits: len(waits) > 0 and all({"storm"} == {s["behind1_by"], s["behind2_by"]} and s["behind1_us"] + s["behind2_us"] > 0.8 * us for s, us in waits))([(x["shape"], x["stage_us"]["runnable"]) for x in p if x["event"] == "token_prof" and x["stage_us"].get("runnable", 0) > 1000])' \
+		p="$TMP/many.jsonl"
 }
 
 teardown() {

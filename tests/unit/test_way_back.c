@@ -110,6 +110,20 @@ static void waits_are(uint32_t tid, uint64_t from_us, uint64_t to_us, const stru
 	assert_int_equal(way.end, GAP_COMPLETE);
 }
 
+/* Likewise behind whom it waited for a CPU: threads with their times. */
+static void behind_are(uint32_t tid, uint64_t from_us, uint64_t to_us, const char *want)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+	char text[1024] = "";
+
+	behind_back(w, tid, 0, from_us * US, to_us * US, &way);
+	wait_walker_free(w);
+	for (size_t i = 0; i < way.causes.n; i++)
+		add_segment(text, sizeof(text), &way.causes.list[i]);
+	assert_string_equal(text, want);
+}
+
 static const struct held no_barrier;
 
 /* 20 works all the time, but only what it did while 10 waited for it counts; and 10's own waits. */
@@ -249,6 +263,49 @@ TEST_WITH(stopped_and_limited, set_up, NULL)
 	runs(0, 10);
 	runs(1, 20);
 	way_is(10, 0, 50, 1000, "10 cpu 100, 10 runnable limit 300, 10 cpu 90, 10 runnable <0 10, 10 stopped <20 400, 10 cpu 50");
+}
+
+/* Of what it waits for, only CPUs; the load balancer took it to a third one. */
+TEST_WITH(behind, set_up, NULL)
+{
+	struct ran *asleep, *preempted;
+
+	preempted = ran(0, 10, 100, ST_RUNNABLE);
+	ran(0, 20, 250, ST_RUNNABLE);
+	ran(0, 21, 400, ST_RUNNABLE);
+	ran(1, 22, 200, ST_RUNNABLE);
+	ran(1, 23, 500, ST_RUNNABLE);
+	ran(2, 24, 450, ST_RUNNABLE);
+	woke(2, 300, 24, 10)->flags = WAKE_F_MOVED;
+	woke(2, 420, 24, 10)->flags = WAKE_F_MOVED;
+	wakes[(2 << SHIFT) + 0].call = 0;
+	wakes[(2 << SHIFT) + 1].call = 1;
+	asleep = ran(2, 10, 600, ST_BLOCKED_FUTEX);
+	woke(1, 700, 23, 10);
+	ran(2, 25, 750, ST_RUNNABLE);
+	runs(2, 10);
+	behind_are(10, 0, 1000, "10 runnable <25 50, 10 runnable <24 30, 10 runnable <23 120, 10 runnable <21 50, 10 runnable <20 150");
+	behind_are(10, 150, 290, "10 runnable <21 40, 10 runnable <20 100");
+	behind_are(10, 150, 430, ""); /* where it is then is not known */
+	way_is(10, 0, 50, 500, "10 cpu 50, 10 runnable <24 30, 10 runnable <23 120, 10 runnable <21 50, 10 runnable <20 150, 10 cpu 50");
+	preempted->flags = RAN_F_THROTTLED;
+	behind_are(10, 0, 1000, "10 runnable <25 50, 10 runnable limit 350");
+	asleep->flags = RAN_F_GPU_WAIT;
+	behind_are(10, 0, 1000, "10 runnable limit 350");
+	behind_are(10, 460, 590, "");
+}
+
+TEST_WITH(behind_at_first, set_up, NULL)
+{
+	woke(1, 50, 20, 30)->flags = WAKE_F_FORK;
+	ran(0, 21, 80, ST_RUNNABLE);
+	ran(0, 30, 90, ST_CPU); /* it exits */
+	ran(0, 21, 400, ST_RUNNABLE);
+	woke(1, 300, 20, 30)->flags = WAKE_F_FORK;
+	runs(0, 30);
+	behind_are(30, 200, 600, "30 runnable <21 100");
+	behind_are(30, 350, 600, "30 runnable <21 50");
+	behind_are(40, 0, 600, "");
 }
 
 TEST_WITH(created, set_up, NULL)
