@@ -323,10 +323,22 @@ static void plant_child(void)
 static int stop_pipe[2];
 static atomic_bool *stop_over;
 
+static bool is_stopped(pid_t pid, pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	f = fopen(path, "r");
+	must(f != NULL, path);
+	must(fscanf(f, "%*d (%*[^)]) %c", &state) == 1, path);
+	fclose(f);
+	return state == 'T';
+}
+
 static void stopper_start(void)
 {
-	pid_t self = getpid(), pid;
-	char c;
+	pid_t self = getpid(), pid, tid;
 
 	stop_over = mmap(NULL, sizeof(*stop_over), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	must(stop_over != MAP_FAILED && !pipe(stop_pipe), "pipe");
@@ -336,8 +348,10 @@ static void stopper_start(void)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "stopper");
-	while (read(stop_pipe[0], &c, 1) == 1) {
+	while (read(stop_pipe[0], &tid, sizeof(tid)) == sizeof(tid)) {
 		kill(self, SIGSTOP);
+		while (!is_stopped(self, tid)) /* while it waits for a CPU, it is not */
+			sleep_for(MS / 10);
 		sleep_for(PLANT_NS);
 		kill(self, SIGCONT);
 		*stop_over = true;
@@ -353,7 +367,7 @@ static void plant_stop(void)
 	truth.tid = gettid_now();
 	truth.ns = 0;
 	*stop_over = false;
-	must(write(stop_pipe[1], "x", 1) == 1, "write");
+	must(write(stop_pipe[1], &truth.tid, sizeof(truth.tid)) == sizeof(truth.tid), "write");
 	do { /* the longest time in which it did not run */
 		over = *stop_over;
 		now = clock_ns(CLOCK_MONOTONIC);
