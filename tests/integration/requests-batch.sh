@@ -168,11 +168,12 @@ test_headline() {
 }
 
 # by_http NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a server with a thread for each connection, and 100 requests, of which each
-# seventh is closed by its client; its requests as they are on sockets, and in the batches
+# seventh is closed by its client; its requests as they are on sockets, and in the batches. PROXY: options of an nginx before it.
 by_http() {
 	local name=$1
 	args_split "${@:2}"
 	server_started "$name" "$driver" "${BEFORE[@]}" -p 4 -l "$TMP/$name.served" "$libs" "$model"
+	[ -z "${PROXY:-}" ] || proxy_started
 	attach_requests "$name" "${BEHIND[@]}"
 	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" ${ASK:-100 5 20 0 7}
 	cp "$TMP/check.out" "$TMP/$name.asked"
@@ -182,6 +183,27 @@ by_http() {
 	compared "$name"
 	check_shown "$name: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
 		"$TMP/$name.log" "$TMP/$name.asked" "$TMP/$name.jsonl"
+}
+
+# An nginx before the server; PORT is its port then.
+proxy_started() {
+	local port proxy
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	cat >"$TMP/nginx.conf" <<-END
+		user root; daemon off; pid $TMP/nginx.pid; error_log stderr;
+		events { }
+		http {
+			access_log off; proxy_temp_path $TMP/proxied; client_body_temp_path $TMP/bodies;
+			fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+			server {
+				listen 127.0.0.1:$port sndbuf=8k;
+				location / { proxy_http_version 1.1; $PROXY proxy_pass http://127.0.0.1:$PORT; }
+			}
+		}
+	END
+	spawn proxy nginx -c "$TMP/nginx.conf" 2>"$TMP/nginx.err"
+	PORT=$port
+	wait_until 60 python3 -c "import socket; socket.create_connection(('127.0.0.1', $PORT))" || sed 's/^/# /' "$TMP/nginx.err"
 }
 
 # slots NAME LEAST: what the report says of those that waited for a slot, of whom so many at least were overtaken
@@ -204,6 +226,18 @@ test_unfair() {
 	slots unfair 1
 }
 
+# Behind a proxy: what its buffers take from a client that reads slowly, the server does not wait for.
+test_proxy() {
+	command -v nginx >/dev/null || { skip proxy "nginx is not installed"; return; }
+	ASK="60 20 20 6 7" PROXY="proxy_buffering on;" by_http buffered -H
+	ASK="60 20 20 6 7" PROXY="proxy_buffering off;" by_http unbuffered -H
+	for name in buffered unbuffered; do
+		expect "$name: whether the server waits for slow clients" "(lambda pairs: len(pairs) > 3 and (sum(w for w, _ in pairs) > sum(t for _, t in pairs) / 2) ==
+			('$name' == 'unbuffered'))"'([(r["shape"]["write_blocked_us"] * 1e3, c["last"] - c["first"]) for r in p if r["event"] == "request_prof" for c in a
+			if r["shape"].get("request") == "GET /%d" % c["name"] and c["slow"] and c["whole"]])' p="$TMP/$name.jsonl" a="$TMP/$name.asked"
+	done
+}
+
 # Reading no bytes returns what reading behind the end does: nobody has closed anything.
 test_empty_reads() {
 	by_http empty -E
@@ -213,7 +247,7 @@ test_empty_reads() {
 # use the CPUs.
 planted() { # TARGET ARGUMENT...
 	check_shown "planted: who or what requests waited for is named: ${*:2}" \
-		env PLANT_TARGET="$1" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "${@:2}"
+		env PLANT_TARGET="$1" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" -v "${@:2}"
 }
 
 test_plant() {
