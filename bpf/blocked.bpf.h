@@ -149,7 +149,9 @@ static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg
 	return kind << SYSCALL_IPC_SHIFT;
 }
 
-/* The state of a thread that blocks on a descriptor, by the type of the file. */
+#define BLOCKED_NAMED 0x80 /* beside the state: what is behind the descriptor has a name, or a peer */
+
+/* The state of a thread that blocks on a descriptor, by the type of the file, perhaps with BLOCKED_NAMED. */
 static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);
@@ -166,15 +168,16 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 		return ST_BLOCKED_IPC;
 	case S_IFSOCK:
 		family = BPF_CORE_READ(sock_of_file(file), __sk_common.skc_family);
-		return family == AF_INET || family == AF_INET6 ? ST_BLOCKED_NET : ST_BLOCKED_IPC;
+		return (family == AF_INET || family == AF_INET6 ? ST_BLOCKED_NET : ST_BLOCKED_IPC) | BLOCKED_NAMED;
 	case S_IFCHR:
 		major = MAJOR(BPF_CORE_READ(inode, i_rdev));
-		return major == MAJOR_NVIDIA || major == MAJOR_DRM ? ST_BLOCKED_GPU : ST_BLOCKED_IO;
+		return major == MAJOR_NVIDIA || major == MAJOR_DRM ? ST_BLOCKED_GPU : ST_BLOCKED_IO | BLOCKED_NAMED;
 	default:
-		return ST_BLOCKED_IO;
+		return ST_BLOCKED_IO | BLOCKED_NAMED;
 	}
 }
 
+/* As blocked_on_fd(). */
 static __always_inline u32 blocked_in_syscall(struct task_struct *task, u32 nr, u64 arg0)
 {
 	switch (class_of(nr) & ~SYS_F_TRANSFER) {

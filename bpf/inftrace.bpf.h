@@ -250,7 +250,7 @@ struct thread_window {
 	u8 waker_irq;
 	u8 fault_flags;
 	u8 n_due;
-	u8 pad;
+	u8 off_named; /* not 0: what it is off the CPU for has a name: BLOCKED_NAMED */
 	struct asleep asleep;
 	u64 fault_start;
 	u64 fault_addr;

@@ -14,6 +14,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+/* As blocked_on_fd(). */
 static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
 {
 	if (t->in_fault)
@@ -101,7 +102,9 @@ static __noinline int switch_out(
 		t->since = 0; /* nothing is open in a dead thread when the recording stops */
 		return 0;
 	} else {
-		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
+		state = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
+		t->off = state & ~BLOCKED_NAMED;
+		t->off_named = state & BLOCKED_NAMED;
 		wake_forget(t);
 		if (t->in_syscall)
 			t->sys_flags |= SYSCALL_F_BLOCKED;
@@ -242,6 +245,9 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	return f->start;
 }
 
+/* Of a task's stack, up to the registers of user space; 0: not known yet. The same of all tasks. */
+static volatile u64 stack_bytes = 0;
+
 /*
  * Whether this runs on the stack of the current task, as everything does that a system call or a fault does. Interrupts of the
  * kernel have a stack of their own; those of user code are on the task's. `place` is this CPU's alone while interrupts are
@@ -250,13 +256,15 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
  */
 static __always_inline bool on_task_stack(struct task_struct *task, volatile u64 *place)
 {
-	u64 here, end;
+	u64 here, bytes = stack_bytes;
 
+	if (!bytes) {
+		*place = (u64)bpf_task_pt_regs(task);
+		stack_bytes = bytes = *place - (u64)task->stack;
+	}
 	*place = (u64)&here;
 	here = *place;
-	*place = (u64)bpf_task_pt_regs(task);
-	end = *place;
-	return here >= (u64)task->stack && here < end;
+	return here - (u64)task->stack < bytes;
 }
 
 /* can_tell: in_interrupt() works. */

@@ -110,7 +110,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 		state = ST_BLOCKED_OTHER;
 		nr = sleeping_syscall(task, &arg0, &arg1);
 		if (nr >= 0)
-			state = blocked_in_syscall(task, nr, arg0);
+			state = blocked_in_syscall(task, nr, arg0) & ~BLOCKED_NAMED;
 	}
 	/* Not in the thread's own fields: it may be waking up just now, and its programs set those. */
 	t->asleep.tid = task->pid;

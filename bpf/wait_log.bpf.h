@@ -217,23 +217,34 @@ static __always_inline u32 thread_call(struct thread *t, struct task_struct *tas
 }
 
 /* Why a task that may be visited leaves the CPU, beyond what its state says. Not inline: the programs' stacks are nearly full. */
-static __noinline void ran_why(struct ran *r, struct thread *out, struct task_struct *prev)
+static __noinline void ran_why(struct ran *r, struct task_struct *prev)
 {
-	u64 arg = 0;
+	u32 state;
+	u64 arg;
 
 	if (r->state == ST_RUNNABLE && is_throttled(prev))
 		r->flags |= RAN_F_THROTTLED;
 	if (r->state != ST_BLOCKED_OTHER)
 		return;
-	r->call = out ? thread_call(out, prev, &arg) : task_call(prev, &arg);
-	if (out && cfg.track_syscalls)
-		r->state = out->off;
-	else if (r->call != CALL_NONE)
-		r->state = blocked_in_syscall(prev, r->call, arg);
-	else if (!(prev->flags & (PF_KTHREAD | PF_EXITING)))
+	r->call = task_call(prev, &arg);
+	if (r->call != CALL_NONE) {
+		state = blocked_in_syscall(prev, r->call, arg);
+		r->state = state & ~BLOCKED_NAMED;
+		if (cfg.names && state & BLOCKED_NAMED)
+			r->file = fd_note(prev, arg, r->state);
+	} else if (!(prev->flags & (PF_KTHREAD | PF_EXITING))) {
 		r->state = ST_BLOCKED_FAULT;
-	if (cfg.names && (class_of(r->call) & ~SYS_F_TRANSFER) == SYS_FD)
-		r->file = fd_note(prev, arg, r->state);
+	}
+}
+
+/* The same of a thread of a target that waits: switch_out() has found out. */
+static __always_inline void ran_known(struct ran *r, struct thread *out, struct task_struct *prev)
+{
+	r->state = out->off;
+	if (out->in_syscall && out->sys_nr < CALL_NONE)
+		r->call = out->sys_nr;
+	if (cfg.names && out->off_named)
+		r->file = fd_note(prev, out->sys_arg0, r->state);
 }
 
 /* A task's time on this CPU, for its track. id: as in struct rec_on_cpu. */
@@ -319,8 +330,10 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 		r->state = ST_CPU;
 	else
 		r->state = task_state & TASK_STOPPED_MASK ? ST_STOPPED : ST_BLOCKED_OTHER;
-	if (out || (r->state != ST_CPU && is_waker(prev->pid)))
-		ran_why(r, out, prev);
+	if (out && cfg.track_syscalls && r->state == ST_BLOCKED_OTHER)
+		ran_known(r, out, prev);
+	else if (out || (r->state != ST_CPU && is_waker(prev->pid)))
+		ran_why(r, prev);
 	ran_is(after, next);
 	smp_wmb();
 	WRITE_ONCE(heads->ran, heads->ran + 1);
