@@ -452,7 +452,9 @@ static void attach_follow_process(struct attach *a, pid_t pid, uint64_t since_ns
 	uint64_t ns;
 	int n = links_add_process(a->links, pid);
 
-	if (n < 0) {
+	if (n == -ESRCH) {
+		a->probed_late.never += late && since_ns;
+	} else if (n < 0) {
 		attach_everywhere(a, n == -E2BIG ? "there are too many targets" : strerror(-n));
 	} else if (n && late && since_ns) {
 		ns = clock_boot_ns() - since_ns;

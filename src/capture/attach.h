@@ -36,6 +36,7 @@ struct attach {
 	struct {
 		unsigned int processes;
 		uint64_t ns_max;
+		unsigned int never; /* ended before that */
 	} probed_late;
 	/* set by the creator; called for each file in which attach_process() places probes; `file` as the process sees it */
 	void (*placed)(const char *file, void *arg);

@@ -221,8 +221,10 @@ static void follow_forget_process(struct follow *f, uint32_t tgid)
 	links_drop_process(f->session->attach->links, (pid_t)tgid);
 	hold_forget(f->session->hold, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
-		if (f->scans[i].tgid == tgid)
-			f->scans[i--] = f->scans[--f->n_scans];
+		if (f->scans[i].tgid != tgid)
+			continue;
+		f->session->attach->probed_late.never += f->scans[i].since_ns && links_state(f->session->attach->links) == LINKS_BY_PROCESS;
+		f->scans[i--] = f->scans[--f->n_scans];
 	}
 }
 
@@ -364,4 +366,6 @@ void follow_summary(const struct follow *f)
 	if (f->session->attach->probed_late.processes)
 		log_info("%u child processes got their function probes up to %.1f ms after they began; calls before that are missing",
 			f->session->attach->probed_late.processes, (double)f->session->attach->probed_late.ns_max / 1e6);
+	if (f->session->attach->probed_late.never)
+		log_info("%u child processes ended before they got function probes; calls that they made are missing", f->session->attach->probed_late.never);
 }

@@ -486,7 +486,7 @@ int links_add_process(struct links *l, pid_t tgid)
 	if (!err)
 		return 1;
 	links_drop_process(l, tgid);
-	return err == -ESRCH ? 0 : err;
+	return err;
 }
 
 void links_commit(struct links *l)

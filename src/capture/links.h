@@ -113,8 +113,8 @@ bool links_closing(struct links *l);
 /*
  * Switches to links by process: call links_begin(), links_add_process() for each process, and links_commit(), which
  * closes the old links. No call is missed or seen twice meanwhile. -EOPNOTSUPP if the kernel cannot do it.
- * links_add_process() returns 1 if it made links, and 0 if the process has exited, has links already
- * or needs none; after an error only links_everywhere() can be called.
+ * links_add_process() returns 1 if it made links, and 0 if the process has links already or
+ * needs none; -ESRCH: it has exited. After another error only links_everywhere() can be called.
  */
 int links_begin(struct links *l);
 int links_add_process(struct links *l, pid_t tgid);

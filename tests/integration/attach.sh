@@ -34,7 +34,12 @@ finish() {
 		awk '$3 { n[$2] += $3 } END { for (pid in n) print pid, n[pid] }' | sort)
 	got=$(grep '"name":"called"' "$TMP/t.json" | grep -o '"pid":[0-9]*' | cut -d: -f2 | sort | uniq -c |
 		awk '{ print $2, $1 }' | sort)
-	same "$name: all calls" "$got" "$wanted"
+	# a child that waits for its probes for as long as it lives, where others have the CPUs, is told
+	if [ "$got" != "$wanted" ] && grep -q 'ended before they got function probes' "$TMP/t.err"; then
+		skip "$name: all calls" "a child had ended before inftrace got a CPU"
+	else
+		same "$name: all calls" "$got" "$wanted"
+	fi
 	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/t.err")" 0
 }
 
@@ -205,8 +210,8 @@ test_others() {
 	tell target call 400
 	same "others: none in the other one at the end" "$(breakpoint "$other")" no
 	finish "others" target
-	check_rc "others: how late the children were is told" 0 \
-		'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/t.err"
+	same "others: how late the children were is told" "$(awk '/child processes (got their function probes up to|ended before they got)/ {
+		n += $2 } END { print n }' "$TMP/t.err")" 2
 	end_other
 }
 
