@@ -35,6 +35,16 @@ static void causes_merge(struct causes *c)
 	c->n = n;
 }
 
+/* Returns the shortest entry. */
+static size_t causes_least(const struct causes *c)
+{
+	size_t least = 0;
+
+	for (size_t i = 1; i < c->n; i++)
+		least = c->list[i].dur_ns < c->list[least].dur_ns ? i : least;
+	return least;
+}
+
 void causes_add(struct causes *c, const struct gap_segment *s)
 {
 	size_t i = 0;
@@ -49,9 +59,15 @@ void causes_add(struct causes *c, const struct gap_segment *s)
 		causes_merge(c);
 		i = c->n;
 	}
-	if (i == CAUSES_FINE) {
-		c->others_ns += s->dur_ns;
-		return;
+	if (i == CAUSES_FINE) { /* the longer one stays: many short ones may come before the one that matters */
+		i = causes_least(c);
+		if (c->list[i].dur_ns >= s->dur_ns) {
+			c->others_ns += s->dur_ns;
+			return;
+		}
+		c->others_ns += c->list[i].dur_ns;
+		c->list[i] = c->list[--c->n];
+		i = c->n;
 	}
 	if (i < c->n && c->list[i].file != s->file)
 		c->list[i].file = 0;

@@ -141,4 +141,20 @@ TEST(files)
 	assert_int_equal(c.list[1].file, 77);
 }
 
+/* A chain of many threads, each for a moment, and then one that sleeps. */
+TEST(long_after_many_short)
+{
+	struct causes c = {};
+
+	for (uint32_t i = 0; i < 10 * CAUSES_FINE; i++)
+		causes_add(&c, &(struct gap_segment){ .dur_ns = 2, .tid = 1 + i, .state = ST_CPU });
+	causes_add(&c, &(struct gap_segment){ .dur_ns = 1000, .tid = 7777, .state = ST_BLOCKED_SLEEP });
+	causes_add(&c, &(struct gap_segment){ .dur_ns = 1, .tid = 7778, .state = ST_CPU });
+	causes_finish(&c, GAP_CAUSES_MAX);
+	assert_int_equal(c.n, GAP_CAUSES_MAX);
+	assert_int_equal(c.list[0].tid, 7777);
+	assert_int_equal(c.list[0].dur_ns, 1000);
+	assert_int_equal(c.others_ns, 2 * (10 * CAUSES_FINE - (GAP_CAUSES_MAX - 1)) + 1);
+}
+
 RUN_TESTS(NULL, NULL)
