@@ -528,6 +528,38 @@ static void plant_limit(void)
 	truth.tid = gettid_now();
 }
 
+/* It sleeps, and then waits for a chain of threads that wake one another. */
+#define CHAIN 10000
+static sem_t chain[CHAIN + 1];
+
+static void *chain_link(void *arg)
+{
+	for (sem_t *from = arg;; sem_post(from + 1))
+		sem_wait(from);
+	return NULL;
+}
+
+static void chain_start(void)
+{
+	pthread_attr_t small;
+	pthread_t t;
+
+	must(!pthread_attr_init(&small) && !pthread_attr_setstacksize(&small, 64 << 10), "pthread_attr_init");
+	for (size_t i = 0; i <= CHAIN; i++)
+		must(!sem_init(&chain[i], 0, 0), "sem_init");
+	for (size_t i = 0; i < CHAIN; i++)
+		must(!pthread_create(&t, &small, chain_link, &chain[i]), "pthread_create");
+}
+
+static void plant_chain(void)
+{
+	truth.tid = gettid_now();
+	truth.ns = 30 * PLANT_NS;
+	sleep_for(truth.ns);
+	sem_post(&chain[0]);
+	sem_wait(&chain[CHAIN]);
+}
+
 static const struct {
 	const char *name;
 	void (*plant)(void);
@@ -544,6 +576,7 @@ static const struct {
 	{ "stop", plant_stop },
 	{ "faults", plant_faults },
 	{ "silent", plant_silent },
+	{ "chain", plant_chain },
 	{ "cold", plant_cold },
 	{ "limit", plant_limit },
 };
@@ -571,6 +604,8 @@ int main(int argc, char **argv)
 		if (!strcmp(*a, "cold"))
 			cold_start();
 	}
+	if (!strcmp(*first, "chain"))
+		chain_start();
 	must(!pthread_create(&t, NULL, holder, NULL), "pthread_create");
 	pthread_setname_np(t, "holder");
 	must(!pthread_create(&t, NULL, worker, NULL), "pthread_create");
