@@ -53,10 +53,11 @@ void causes_add(struct causes *c, const struct gap_segment *s)
 		c->unknown_ns += s->dur_ns;
 		return;
 	}
-	while (i < c->n && (!cause_is(&c->list[i], s) || c->list[i].by_tid != s->by_tid))
+	while (i < c->n && (!cause_is(&c->list[i], s) || (!c->coarse && c->list[i].by_tid != s->by_tid)))
 		i++;
-	if (i == CAUSES_FINE) {
+	if (i == CAUSES_FINE && !c->coarse) {
 		causes_merge(c);
+		c->coarse = c->n == CAUSES_FINE;
 		i = c->n;
 	}
 	if (i == CAUSES_FINE) { /* the longer one stays: many short ones may come before the one that matters */
@@ -76,7 +77,8 @@ void causes_add(struct causes *c, const struct gap_segment *s)
 		c->list[i].dur_ns = c->list[i].by_ns = 0;
 	}
 	c->list[i].dur_ns += s->dur_ns;
-	c->list[i].by_ns += s->by_ns ? s->by_ns : s->dur_ns;
+	if (c->list[i].by_tid == s->by_tid)
+		c->list[i].by_ns += s->by_ns ? s->by_ns : s->dur_ns;
 }
 
 void causes_add_gap(struct causes *c, const struct rec_gap *gap)

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_WAITS_CAUSES_H
 #define INFTRACE_WAITS_CAUSES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct causes {
 	size_t n;
 	uint64_t others_ns; /* of causes that came when the list was full */
 	uint64_t unknown_ns;
+	bool coarse; /* with one entry for all waits of a thread for a CPU, since the list would be full */
 };
 
 void causes_add(struct causes *c, const struct gap_segment *s);

@@ -12,7 +12,7 @@
 #define LOOK_GROWTH 8
 
 /* Wake-ups at one instant may go round in a circle; and a gap of seconds on a busy machine may consist of very many segments. */
-#define STEPS_MAX 16384
+#define STEPS_MAX 65536
 
 /* A wake-up may be logged before the switch of the thread that is about to sleep, on the other CPU. */
 #define RACE_NS 50000

@@ -67,13 +67,15 @@ test_kernel() {
 	[ -z "$limited" ] || check "the limit is named" grep -q '_behind":"cpu.max"' "$TMP/kernel.jsonl"
 }
 
-# Before each step a thread sleeps, and wakes the first of 10,000 that wake one another: each has its time, and the longest a name.
+# Before each step a thread sleeps, and wakes the first of 10,000 that wake one another: each has its time, and the longest a name. The
+# logs of a busy machine may not reach back that far, which is said then.
 test_chain() {
 	"$PROGRAMS/gaps" 1 chain >/dev/null 2>"$TMP/err" || { skip "chain" "not so many threads are allowed here: $(tail -n 1 "$TMP/err")"; return; }
 	"$INFTRACE" record --engine "$TMP/gaps.engine.json" --profile "$TMP/chain.jsonl" -- "$PROGRAMS/gaps" 3 chain >"$TMP/truth" 2>"$TMP/err" ||
 		not_ok "recorded" "$(cat "$TMP/err")"
 	check "a chain: the parts are all of each gap" "$TOP/tests/programs/check_gaps.py" --sums "$TMP/chain.jsonl"
-	expect "a chain: who slept at its begin" '(lambda long: len(long) == 3 and all((s["path1_state"], str(s["path1_tid"])) == ("blocked_sleep", t[0].split()[1]) for s in long))(
+	expect "a chain: who slept at its begin" '(lambda long: len(long) == 3 and all("path_unknown_us" in s or any(
+		(s.get(f"path{i}_state"), str(s.get(f"path{i}_tid"))) == ("blocked_sleep", t[0].split()[1]) and s[f"path{i}_us"] >= 300000 for i in range(1, 5)) for s in long))(
 		[x["shape"] for x in p if x["event"] == "token_prof" and x["shape"].get("gap_us", 0) > 300000])' p="$TMP/chain.jsonl" t=<(sed 's/.*/"&"/' "$TMP/truth")
 }
 
