@@ -448,7 +448,8 @@ static int recorder_begin_dump(struct recorder *rec)
 	rec->begun_ns = now;
 	flight_dump_since(rec->flight, now, drop_ended_request, rec);
 	set_recording(rec);
-	rec->totals.close_ns = now;
+	/* what was drained since may have taken all of the room */
+	rec->totals.close_ns = rec->totals.open_ns < now ? now : clock_boot_ns();
 	recorder_add_losses(rec, false);
 	plan_batches(rec);
 	err = open_batch(rec);
