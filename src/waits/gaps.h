@@ -21,7 +21,8 @@ void gaps_free(struct gaps *g);
 /* A window opens: nothing came before. */
 void gaps_open(struct gaps *g, uint64_t open_ns);
 
-/* Replaces the list of a step's workers by who ran while it waited for a CPU. g NULL: nobody is known. */
+/* Replaces the list of a step's workers by who ran while these, and the step's own thread, waited for a CPU. g NULL: nobody is
+ * known. */
 void gaps_behind(struct gaps *g, struct rec_step *r);
 
 void gaps_step(struct gaps *g, const struct rec_step *r);
