@@ -189,13 +189,13 @@ struct thread_times {
  * `since` is the beginning of the window; the first program that sees the thread run takes it over: thread_adopt().
  */
 struct asleep {
-	u64 sys_arg0;
-	u32 tid;
-	u32 sys_nr;
 	u8 off; /* enum time_state; ST_CPU: nothing is known */
 	u8 in_syscall;
 	u8 sys_flags;
 	u8 pad[5];
+	u32 tid;
+	u32 sys_nr;
+	u64 sys_arg0;
 };
 
 /* What a thread is doing now. Other threads read it as a whole: see member_look(). */
@@ -241,9 +241,10 @@ struct thread_window {
 	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
 	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
-	u64 wake_ns; /* from here to `asleep`: what a switch touches, too */
+	u64 wake_ns; /* from here to `asleep.off`: what a switch touches, too */
 	u64 waker_slice;
 	u64 on_ns; /* when it last came onto the CPU; 0: before the recording */
+	u64 fault_on; /* times.ns[ST_FAULT] then */
 	u32 waker_tid;
 	u32 off_tid; /* its tid when it left the CPU; of a dying thread: when it exited */
 	u16 off_cpu, on_cpu;
@@ -267,7 +268,6 @@ struct thread_window {
 	u32 epoch;		   /* of that group at the thread's last barrier */
 	struct open_wait wait;	   /* at a barrier that only its arrival shows */
 	u32 member_slot;	   /* its index among the members */
-	u64 fault_on; /* times.ns[ST_FAULT] when it last came onto the CPU */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */
 	struct step_counts counts; /* the kernel's, just read by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];
@@ -323,7 +323,7 @@ _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window
 #define LINE_OF(member) ((__builtin_offsetof(struct thread, member) + 8) / 64)
 _Static_assert(LINE_OF(syscalls) == 0 && LINE_OF(sys_arg0) == 1 && LINE_OF(times.ns[ST_FAULT]) == 1,
 	"a system call touches two cache lines");
-_Static_assert(LINE_OF(wake_ns) == 4 && LINE_OF(asleep.pad) == 4 && LINE_OF(n_due) == 4, "a switch touches two more, and one of the times");
+_Static_assert(LINE_OF(wake_ns) == 4 && LINE_OF(asleep.off) == 4 && LINE_OF(n_due) == 4, "a switch touches two more, and one of the times");
 
 static __always_inline const struct thread_now *now_of(const struct thread *t)
 {

@@ -16,10 +16,10 @@
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
-/* Entries of each CPU: 1 << log_shift. User space sizes the maps for the possible CPUs; others have no log. */
-const volatile u32 log_shift __weak = 0;
+/* Entries of each CPU less one; a power of two less one. User space sizes the maps for the possible CPUs; others have no log. */
+const volatile u32 log_mask __weak = 0;
 
-/* cpu << log_shift, plus the entry's number modulo 1 << log_shift. The oldest entry is overwritten. */
+/* Those of each CPU one after the other, each at its number modulo the entries of a CPU. The oldest entry is overwritten. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -158,7 +158,9 @@ static __noinline u64 fd_note(struct task_struct *task, u64 fd, u32 state)
 
 static __always_inline u32 wait_log_index(u32 cpu, u64 n)
 {
-	return cpu << log_shift | ((u32)n & ((1u << log_shift) - 1));
+	u32 mask = log_mask;
+
+	return cpu * (mask + 1) + ((u32)n & mask);
 }
 
 static __always_inline struct ran *ran_at(u32 cpu, u64 n)

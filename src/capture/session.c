@@ -207,7 +207,7 @@ static void wait_log_configure(struct session *s, bool sched, bool steps)
 
 	while (shift && ((uint64_t)cpus << shift) * (sizeof(struct ran) + sizeof(struct wake)) > WAIT_LOG_BYTES)
 		shift--;
-	s->skel->rodata->log_shift = shift;
+	s->skel->rodata->log_mask = (1u << shift) - 1;
 	bpf_map__set_max_entries(s->skel->maps.wait_log_heads, cpus);
 	bpf_map__set_max_entries(s->skel->maps.ran_log, cpus << shift);
 	bpf_map__set_max_entries(s->skel->maps.wake_log, cpus << shift);
@@ -317,10 +317,10 @@ static int wait_log_map(struct session *s)
 	const struct inftrace_bpf *k = s->skel;
 	struct wait_log *l = &s->wait_log;
 
-	if (!k->rodata->log_shift)
+	if (!k->rodata->log_mask)
 		return 0;
 	l->cpus = bpf_map__max_entries(k->maps.wait_log_heads);
-	l->shift = k->rodata->log_shift;
+	l->shift = (unsigned int)__builtin_popcount(k->rodata->log_mask);
 	l->ran = map_array(k->maps.ran_log);
 	l->wakes = map_array(k->maps.wake_log);
 	l->heads = map_array(k->maps.wait_log_heads);
