@@ -178,6 +178,7 @@ start_other() {
 end_other() {
 	tell other stop
 	say other quit
+	wait "$other" || true # else the next one, which reads the same pipe, might take it
 }
 
 # A process that is not recorded, and calls the function: after a moment it has no probe. No call of
