@@ -4,6 +4,7 @@
 #define INFTRACE_BLOCKED_BPF_H
 
 #include "inftrace.bpf.h"
+#include "python_locks.bpf.h"
 
 #include <bpf/bpf_endian.h>
 
@@ -182,7 +183,7 @@ static __always_inline u32 blocked_in_syscall(struct task_struct *task, u32 nr, 
 {
 	switch (class_of(nr) & ~SYS_F_TRANSFER) {
 	case SYS_FUTEX:
-		return ST_BLOCKED_FUTEX;
+		return python_lock(task->tgid, arg0) ? ST_BLOCKED_GIL : ST_BLOCKED_FUTEX;
 	case SYS_SLEEP:
 		return ST_BLOCKED_SLEEP;
 	case SYS_POLL:

@@ -4,6 +4,7 @@
  * few programs serve all engines.
  */
 #include "spans.bpf.h"
+#include "wait_log.h"
 
 #include "engine_steps.bpf.h"
 #include "fetch.bpf.h"
@@ -187,6 +188,8 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		t->role = ST_BARRIER;
 	else if (p->role == ROLE_GPU_WAIT)
 		t->role = ST_GPU_WAIT;
+	else if (p->role == ROLE_GC)
+		t->role = ST_GC;
 }
 
 /* Moves a thread to another group. Not in group_arrive(): the calls would nest too deep for the verifier. */
@@ -257,14 +260,22 @@ __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 	return w.found;
 }
 
-/* The role of a thread within the function that it enters. */
+/* The role of a thread within the function that it enters, or between those of a pair. */
 static __always_inline u32 role_within(const struct thread *t, const struct probe *p)
 {
+	u32 role = role_now(t);
+
+	if (p->role == ROLE_GC && p->flags & PROBE_F_BEGIN)
+		return role == ST_CPU ? ST_GC : role;
+	if (p->role == ROLE_GC && p->flags & PROBE_F_END)
+		return role == ST_GC ? ST_CPU : role;
 	if (!(p->flags & PROBE_F_SPAN) || t->depth >= FRAMES_MAX)
-		return role_now(t);
+		return role;
 	if (p->role == ROLE_BARRIER)
 		return ST_BARRIER;
-	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : role_now(t);
+	if (p->role == ROLE_GC)
+		return ST_GC;
+	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : role;
 }
 
 /* Whether what the thread had in flight when the window closed is still to be sent: it must not change. */
@@ -337,6 +348,29 @@ static __always_inline bool call_counts(struct thread *t, const struct probe *p,
 	return !p->outermost || !role_entered(t, p->role, sp);
 }
 
+/* User space reads it in place. The oldest is overwritten; user space counts those that it has missed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, COLLECTIONS_MAX);
+	__type(key, u32);
+	__type(value, struct collection);
+} collections SEC(".maps");
+
+u64 n_collections = 0; /* so far */
+
+static __always_inline void collection_log(u32 tid, u64 start, u64 end)
+{
+	u32 i = __sync_fetch_and_add(&n_collections, 1) & (COLLECTIONS_MAX - 1);
+	struct collection *c = bpf_map_lookup_elem(&collections, &i);
+
+	if (!c)
+		return;
+	c->start_ns = start;
+	c->end_ns = end;
+	WRITE_ONCE(c->tid, tid);
+}
+
 /* The begin/end pair in flight: the call may end it, show that it is over, or begin the next one. */
 static __always_inline void op_enter(
 	struct thread *t, struct task_struct *task, const struct probe *p, const struct call_vals *c, struct who w)
@@ -345,6 +379,10 @@ static __always_inline void op_enter(
 		t->op.end = c->now;
 		if (cfg.pmu)
 			pmu_mark(PMU_OP_END, 0);
+		if (p->role == ROLE_GC)
+			collection_log(w.tid, t->op.start, c->now);
+		if (p->role == ROLE_GC)
+			op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, 0);
 	}
 	/* it began within a function whose entry and return were not seen: by now it is over */
 	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
@@ -429,6 +467,8 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	if (p->rows) /* counts in the step's time, and does not delay its start */
 		r = rows_fetch(regs, task, p, &c);
 	wait_finish(t, w, c.now, 0);
+	if (p->role == ROLE_GC && p->flags & (PROBE_F_BEGIN | PROBE_F_END))
+		t->role = role_within(t, p);
 	if (t->in_fault) { /* the fault ended in a signal, and this is the handler */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
@@ -573,6 +613,8 @@ static __always_inline void call_leave(
 		emit_call(thread_step(t), f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals,
 			f->nvals, f->nstrs, f->slot, f->flags);
 	}
+	if (f->role == ROLE_GC)
+		collection_log(w.tid, f->start, now);
 	frame_pop(t, depth);
 	thread_changed(t);
 	change_end(t);

@@ -204,11 +204,11 @@ struct thread_now {
 	u64 next; /* an announcement, or 0: see thread_announce() */
 	u64 edge; /* when its last system call or fault began, or ended; see now_before() */
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
-	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
+	u8 role; /* ST_CPU to ST_GC */
 	u8 in_syscall;
 	u8 in_fault;
 	u8 irq_depth; /* up to here: what other threads read as its state */
-	u8 unused;
+	u8 dying; /* counted in stats.dying */
 	u8 sys_flags;
 	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
 };
@@ -236,10 +236,6 @@ struct thread_window {
 	u32 sys_nr;
 	u32 syscalls;
 	u64 sys_arg0;
-	u8 in_exec; /* past the point of no return: the old image is gone */
-	u8 dying; /* counted in stats.dying */
-	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
-	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
 	u64 wake_ns; /* from here to `asleep.off`: what a switch touches, too */
 	u64 waker_slice;
@@ -253,6 +249,9 @@ struct thread_window {
 	u8 n_due;
 	u8 off_named; /* not 0: what it is off the CPU for has a name: BLOCKED_NAMED */
 	struct asleep asleep;
+	u8 in_exec; /* past the point of no return: the old image is gone */
+	u8 step_left : 1, step_entered : 1; /* a step was left, the next one entered, while the former was still to be sent */
+	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	u64 fault_start;
 	u64 fault_addr;
 	u64 ret_sp, ret_ns; /* the last return seen, until the next entry */
@@ -539,7 +538,7 @@ static __always_inline u32 now_on_state(const struct thread_now *t)
 		return ST_FAULT;
 	if (t->in_syscall)
 		return ST_SYSCALL;
-	return t->role == ST_BARRIER ? ST_BARRIER : ST_CPU;
+	return t->role & 3;
 }
 
 /* The state of a thread that left the CPU in the state `off`, or 0. A wait for the GPU is one

@@ -7,10 +7,9 @@
 #define INFTRACE_PYTHON_BPF_H
 
 #include "inftrace.bpf.h"
+#include "python_locks.bpf.h"
 #include "python_memory.bpf.h"
 #include "python_walk.h"
-
-#define PYTHON_PROCESSES_MAX 4096
 
 /* Processes that run an interpreter of a known version, by tgid; user space fills it in. Full: the process has no
  * Python frames. Not created unless a program that uses it is loaded. */
@@ -21,9 +20,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct python_walk);
 } python_processes __weak SEC(".maps");
-
-/* The number of such processes so far, so that a recording without Python costs one load. User space writes it. */
-volatile u32 python_known __weak = 0;
 
 struct python_stack {
 	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first */

@@ -147,6 +147,7 @@ enum probe_role {
 	ROLE_CAPTURE,	  /* begins to capture a stream's launches for a CUDA graph */
 	ROLE_CAPTURE_END, /* ends that */
 	ROLE_SEQUENCE, /* changes what the engine keeps of sequences: always sent, like steps */
+	ROLE_GC,       /* collects garbage */
 	ROLE_MAX,
 };
 

@@ -18,6 +18,11 @@
 /* An offset that this version does not have. */
 #define PYTHON_NO_OFFSET 0xffff
 
+/* _PyRuntime in a process. */
+struct python_runtime {
+	u64 address, bytes;
+};
+
 /* Addresses in the process, and offsets in CPython's structures. Wrong ones only lead to memory that is not there or to
  * frames without a name. */
 struct python_walk {

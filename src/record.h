@@ -54,11 +54,13 @@ enum time_state {
 	ST_CPU,
 	ST_BARRIER,
 	ST_GPU_WAIT,
+	ST_GC,
 	ST_SYSCALL,
 	ST_FAULT,
 	ST_IRQ,
 	ST_RUNNABLE,
 	ST_BLOCKED_FUTEX,
+	ST_BLOCKED_GIL, /* the lock of a Python interpreter */
 	ST_BLOCKED_IO,
 	ST_BLOCKED_NET,
 	ST_BLOCKED_IPC,

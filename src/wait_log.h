@@ -59,6 +59,15 @@ struct wake {
 };
 
 /* Entries written so far. The entry at `ran` is the running task, which has not left yet. */
+/* A thread has collected garbage. */
+struct collection {
+	u64 start_ns, end_ns;
+	u32 tid;
+	u32 pad;
+};
+
+#define COLLECTIONS_MAX 4096 /* a power of two */
+
 struct wait_log_heads {
 	u64 ran, wakes;
 	u64 place;  /* see on_task_stack() */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tells the BPF programs that copy stacks, and the code that names frames, which processes run Python. */
+/* Tells the BPF programs, and the code that names frames, which processes run Python, and where its lock is. */
 #ifndef INFTRACE_CAPTURE_PYTHON_H
 #define INFTRACE_CAPTURE_PYTHON_H
 
@@ -10,7 +10,8 @@ struct pythons {
 	struct python_names *names; /* of frames: see stack/python_name.h */
 	/* private */
 	struct python_finder *finder;
-	int map_fd; /* -1: no programs yet */
+	int runtimes_fd; /* -1: no programs yet */
+	int walks_fd;    /* -1: nothing copies stacks */
 	volatile uint32_t *known;
 	unsigned int told_minor; /* the unknown version of the last warning */
 };
@@ -18,8 +19,9 @@ struct pythons {
 struct pythons *pythons_new(void);
 void pythons_free(struct pythons *p);
 
-/* Makes processes known to the programs from now on, in their map. known: counts the processes added so far. */
-void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known);
+/* Makes processes known to the programs from now on, in their maps: of struct python_runtime, and of struct python_walk, which may be
+ * negative. known: counts the processes added so far. */
+void pythons_bind(struct pythons *p, int runtimes_fd, int walks_fd, volatile uint32_t *known);
 
 /* p may be NULL for all of these. */
 

@@ -324,7 +324,9 @@ static int wait_log_map(struct session *s)
 	l->ran = map_array(k->maps.ran_log);
 	l->wakes = map_array(k->maps.wake_log);
 	l->heads = map_array(k->maps.wait_log_heads);
-	if (l->ran == MAP_FAILED || l->wakes == MAP_FAILED || l->heads == MAP_FAILED)
+	l->collections = map_array(k->maps.collections);
+	l->n_collections = &k->bss->n_collections;
+	if (l->ran == MAP_FAILED || l->collections == MAP_FAILED || l->wakes == MAP_FAILED || l->heads == MAP_FAILED)
 		return log_fail(-errno, "cannot map the logs of the CPUs: %s", strerror(errno));
 	return 0;
 }
@@ -340,6 +342,8 @@ static void wait_log_unmap(struct session *s)
 		munmap((void *)l->wakes, n * sizeof(*l->wakes));
 	if (l->heads && l->heads != MAP_FAILED)
 		munmap((void *)l->heads, l->cpus * sizeof(*l->heads));
+	if (l->collections && l->collections != MAP_FAILED)
+		munmap((void *)l->collections, COLLECTIONS_MAX * sizeof(*l->collections));
 }
 
 static int load_error(int err)
@@ -424,7 +428,8 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	if (s->pythons)
-		pythons_bind(s->pythons, bpf_map__fd(s->skel->maps.python_processes), &s->skel->bss->python_known);
+		pythons_bind(s->pythons, bpf_map__fd(s->skel->maps.python_runtimes), bpf_map__fd(s->skel->maps.python_processes),
+			&s->skel->bss->python_known);
 	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings, c->peek);
 	err = rings_create(s->skel->maps.rings, s->skel->maps.control, s->n_rings, ring_bytes, c->cb,
 		c->cb_arg, &s->rings);

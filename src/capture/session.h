@@ -44,7 +44,7 @@ struct session_config {
 	bool uprobe_multi_pid;     /* ... and can restrict it to a process */
 	struct probe_table *probes;
 	struct inspector *inspector; /* must outlive the session; NULL without probes */
-	struct pythons *pythons;     /* must outlive the session; NULL without samples and stacks */
+	struct pythons *pythons;     /* must outlive the session; may be NULL */
 	record_cb cb;
 	void *cb_arg;
 };
@@ -64,7 +64,7 @@ struct session {
 	void *cb_arg;
 	struct attach *attach;
 	struct hold *hold;       /* NULL: no thread is held */
-	struct pythons *pythons; /* NULL: no stacks are taken */
+	struct pythons *pythons; /* may be NULL */
 	/* private */
 	struct inftrace_bpf *skel;
 	struct rings *rings;

@@ -475,7 +475,7 @@ static int read_node(struct preset_reader *r, const struct json_node *probe, str
 	return 0;
 }
 
-static int add_end(struct preset_reader *r, const char *library, const char *symbol)
+static int add_end(struct preset_reader *r, const char *library, const char *symbol, enum probe_role role)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, library, symbol);
 
@@ -487,6 +487,8 @@ static int add_end(struct preset_reader *r, const char *library, const char *sym
 			return preset_error(r, "probes", "too many probes");
 		s->engine = r->e;
 	}
+	if (role == ROLE_GC)
+		s->role = role; /* the thread's state ends, too */
 	s->flags |= PROBE_F_END;
 	return 0;
 }
@@ -530,9 +532,9 @@ static int add_probe(struct preset_reader *r, const struct json_node *obj, const
 		return preset_error(r, "role", "%s is not a role",
 			text_printable(shown, sizeof(shown), e->role));
 	if (e->usdt && spec_needs_end(s))
-		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier or gpu_wait");
+		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier, gpu_wait or gc");
 	if (e->exits && (!(s->flags & PROBE_F_SPAN) || spec_needs_end(s)))
-		return preset_error(r, "exits", "is for symbols that are no step, barrier or gpu_wait");
+		return preset_error(r, "exits", "is for symbols that are no step, barrier, gpu_wait or gc");
 	s->exits = e->exits;
 	if (e->outermost && !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, "outermost", "is for symbols");
@@ -560,7 +562,7 @@ static int add_probe(struct preset_reader *r, const struct json_node *obj, const
 	if (read_checks(r, obj, s) || read_group(r, obj, s) || read_names(r, obj, s) || read_bytes(r, obj, s) || read_node(r, obj, s))
 		return -EINVAL;
 	s->hidden = e->hidden;
-	return e->end ? add_end(r, e->library, e->end) : 0;
+	return e->end ? add_end(r, e->library, e->end, s->role) : 0;
 }
 
 static int probe_add_named(struct preset_reader *r, const struct json_node *obj, const struct preset_entry *e, const char *name)
@@ -639,8 +641,9 @@ static int preset_read_versions(struct preset_reader *r, const struct json_node 
 
 static int read_root(struct preset_reader *r, const struct json_node *root)
 {
-	static const char *const known[] = { "name", "version", "checked", "advice", "match", "enums",
+	static const char *const known[] = { "name", "version", "checked", "advice", "runtime", "match", "enums",
 		"probes", NULL };
+	const struct json_node *runtime = node_get(root, "runtime");
 	const char *name, *advice;
 
 	if (!node_is(root, JSON_OBJECT))
@@ -649,6 +652,9 @@ static int read_root(struct preset_reader *r, const struct json_node *root)
 		return -EINVAL;
 	r->e->name = xstrdup(name);
 	r->e->advice = advice ? xstrdup(advice) : NULL;
+	if (runtime && !node_is_bool(runtime))
+		return preset_error(r, "runtime", "must be true or false");
+	r->e->runtime = node_is(runtime, JSON_TRUE);
 	if (preset_read_versions(r, root))
 		return -EINVAL;
 	/* errors are about the member that is being read */

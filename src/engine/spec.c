@@ -172,6 +172,7 @@ static const char *const role_names[ROLE_MAX] = {
 	[ROLE_CAPTURE] = "capture",
 	[ROLE_CAPTURE_END] = "capture_end",
 	[ROLE_SEQUENCE] = "sequence",
+	[ROLE_GC] = "gc",
 };
 
 const char *probe_role_name(enum probe_role role)
@@ -247,7 +248,7 @@ int spec_set_role(struct probe_spec *s, const char *role)
 
 bool spec_needs_end(const struct probe_spec *s)
 {
-	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT;
+	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT || s->role == ROLE_GC;
 }
 
 int spec_find_arg(const struct probe_spec *s, const char *name, size_t len)
@@ -505,9 +506,9 @@ static const char *add_option(struct probe_table *pt, char *option)
 			symbol);
 	s->flags = s->is_usdt ? PROBE_F_INSTANT : PROBE_F_SPAN;
 	if (role && spec_set_role(s, role))
-		return "no such role (step, op, graph, sample, barrier, gpu_wait, other)";
+		return "no such role (step, op, graph, sample, barrier, gpu_wait, gc, other)";
 	if (s->is_usdt && spec_needs_end(s))
-		return "a USDT probe is an instant: no step, barrier or gpu_wait";
+		return "a USDT probe is an instant: no step, barrier, gpu_wait or gc";
 	return args ? parse_option_args(s, args) : NULL;
 }
 
@@ -864,6 +865,11 @@ bool engine_claims(const struct engine *e, const char *path)
 	for (size_t k = 0; k < e->n_mapped && !claims; k++)
 		claims = !fnmatch(e->mapped[k], basename(path), 0);
 	return claims;
+}
+
+bool engine_shows(const struct engine *e, const char *path)
+{
+	return !e->runtime && engine_claims(e, path);
 }
 
 static struct enum_file *find_file(const struct enum_table *t, uint64_t dev, uint64_t ino)

@@ -156,6 +156,7 @@ struct engine {
 	size_t n_mapped;
 	struct enum_table *enums;
 	size_t n_enums;
+	bool runtime; /* what engines are written in: its files alone make no process one of an engine */
 	bool matched; /* some target maps one of its files */
 	unsigned int number; /* 1 + its index in the table */
 	bool has_step, has_stand_in;
@@ -222,8 +223,9 @@ const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const
 
 const char *probe_role_name(enum probe_role role);
 
-/* Whether a file of this path is one of the engine's. */
+/* Whether a file of this path is one of the engine's; and whether it shows that a process is one of the engine. */
 bool engine_claims(const struct engine *e, const char *path);
+bool engine_shows(const struct engine *e, const char *path);
 
 #define ENUM_VARIANTS_MAX 64 /* that differ; further ones are not read */
 #define ENUM_FILES_MAX 4096  /* mapped at a time; names of further files are not read */

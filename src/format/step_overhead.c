@@ -26,7 +26,7 @@ void probe_costs_make(struct probe_costs *p, const struct hit_time timed[HIT_MAX
  * cost is unknown. */
 static uint64_t hits_ns(const struct rec_step *r, const struct hits *hits, const uint64_t ns[ST_MAX], const struct probe_costs *p)
 {
-	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ], sum = 0;
+	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_GC] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ], sum = 0;
 
 	if (p->sample_period_ns && !(r->left_out & 1u << SHED_SAMPLES))
 		sum = on_cpu * p->sample_ns / p->sample_period_ns;

@@ -163,9 +163,10 @@ int capture_start_readers(struct capture *c, const struct record_options *o)
 		err = inspector_new(&c->probes, &c->inspector);
 	if (err)
 		log_error("cannot start the process that reads symbols: %s", strerror(-err));
+	if (!err)
+		c->pythons = pythons_new();
 	if (err || !(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
 		return err;
-	c->pythons = pythons_new();
 	config.python_arg = c->pythons->names;
 	err = stacks_new(&config, &c->stacks);
 	if (err)

@@ -131,7 +131,7 @@ static struct json_object *libraries_json(const struct env_program *p)
 
 static bool engine_claims_mapping(const struct engine *e, const char *name)
 {
-	return matches_any((const char *const *)e->mapped, e->n_mapped, name);
+	return !e->runtime && matches_any((const char *const *)e->mapped, e->n_mapped, name);
 }
 
 /* The presets that claim one of the libraries. */

@@ -506,7 +506,7 @@ static void record_tell_steps(const struct windows *w)
 			attached = s->engine || !s->span_name ? s->symbol : s->span_name;
 	}
 	for (size_t i = 0; i < pt->n_engines && !engine; i++)
-		engine = pt->engines[i]->matched ? pt->engines[i] : NULL;
+		engine = pt->engines[i]->matched && !pt->engines[i]->runtime ? pt->engines[i] : NULL;
 	if (attached)
 		log_info("no step so far: %s has not been called, since the engine had nothing to do, or does it in another way "
 			 "(inftrace engines -p PID --check 10s counts calls)",

@@ -207,7 +207,7 @@ static bool is_engine_file(const struct discover *d, const char *path)
 	const struct probe_table *pt = &d->c->probes;
 
 	for (size_t i = 0; i < pt->n_engines; i++) {
-		if (engine_claims(pt->engines[i], path))
+		if (engine_shows(pt->engines[i], path))
 			return true;
 	}
 	return false;

@@ -254,7 +254,7 @@ static const struct typical *step_typical(const struct process *p, const struct 
 #define HINDERED (CAUSE_KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
 
 /* In these states a thread waits for others of the engine, as intended. */
-#define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
+#define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX) | BIT(ST_BLOCKED_GIL))
 
 const char *const cause_where_names[WHERE_MAX] = {
 	[WHERE_NONE] = "none",

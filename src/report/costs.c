@@ -204,6 +204,7 @@ static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_
 	static const char *const own[STATES] = {
 		[ST_CPU] = "computed for",
 		[ST_GPU_WAIT] = "was still in a call that waits for the GPU for",
+		[ST_GC] = "collected garbage for",
 		[ST_SYSCALL] = "was in system calls for",
 		[ST_FAULT] = "was in page faults for",
 	};

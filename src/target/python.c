@@ -31,7 +31,8 @@ struct python_file {
 	bool python;
 	unsigned int major, minor; /* 0: the file does not say */
 	struct elf_symbol code;	   /* without its name */
-	uint64_t runtime, type_code, type_str, type_bytes, type_int;
+	struct elf_symbol runtime; /* without its name */
+	uint64_t type_code, type_str, type_bytes, type_int;
 };
 
 struct python_finder {
@@ -109,12 +110,12 @@ static int python_read_file(pid_t pid, const struct mapped_file *m, struct pytho
 		return err;
 	if (may_be_python(elf, m->path) && !elf_find_symbol(elf, CODE_SYMBOL, &f->code)) {
 		f->code.name = NULL;
-		f->runtime = object_find_address(elf, "_PyRuntime");
 		f->type_code = object_find_address(elf, "PyCode_Type");
 		f->type_str = object_find_address(elf, "PyUnicode_Type");
 		f->type_bytes = object_find_address(elf, "PyBytes_Type");
 		f->type_int = object_find_address(elf, "PyLong_Type");
-		f->python = f->runtime != 0;
+		f->python = !elf_find_object(elf, "_PyRuntime", &f->runtime);
+		f->runtime.name = NULL;
 		version = read_version(elf);
 		f->major = version >> 24 & 0xff;
 		f->minor = version >> 16 & 0xff;
@@ -168,7 +169,7 @@ static int search_check_mapping(const struct mapped_file *m, void *arg)
 /* From 3.13 on the process has a table of its offsets. */
 static int read_layout(pid_t pid, const struct search *s, struct python *ret_python)
 {
-	uint64_t words[PYTHON_DEBUG_WORDS], runtime = s->found.runtime + s->bias;
+	uint64_t words[PYTHON_DEBUG_WORDS], runtime = s->found.runtime.vaddr + s->bias;
 	char path[64];
 	ssize_t n;
 	int fd;
@@ -208,11 +209,12 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 		p.minor = s.found.minor;
 		err = python_layout_known(s.found.major, s.found.minor, &p);
 	}
+	p.walk.runtime = s.found.runtime.vaddr + s.bias;
+	p.runtime_bytes = s.found.runtime.size;
 	if (err == -ENOTSUP)
 		*ret_python = p;
 	if (err)
 		return err;
-	p.walk.runtime = s.found.runtime + s.bias;
 	p.type_code = vaddr_relocate(s.found.type_code, s.bias);
 	p.type_str = vaddr_relocate(s.found.type_str, s.bias);
 	p.type_bytes = vaddr_relocate(s.found.type_bytes, s.bias);

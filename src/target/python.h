@@ -41,6 +41,7 @@ struct python_objects {
 struct python {
 	unsigned int major, minor;
 	struct python_walk walk;
+	uint64_t runtime_bytes; /* of _PyRuntime; 0: the file does not say */
 	struct python_objects objects;
 	/* Addresses of the types of code objects, of strings, of bytes and of integers in the process; 0: unknown. */
 	uint64_t type_code, type_str, type_bytes, type_int;
@@ -64,7 +65,8 @@ void python_finder_free(struct python_finder *f);
 
 /*
  * Finds CPython in a process: its program, or a libpython that it has mapped. -ENOENT: neither; -ENOTSUP: an unknown
- * version, in ret_python->major and minor as far as the file tells; or an error of reading.
+ * version, in ret_python->major and minor as far as the file tells, of which only the runtime's place is known; or an error of
+ * reading.
  */
 int python_find(struct python_finder *f, pid_t pid, struct python *ret_python);
 

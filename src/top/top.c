@@ -490,7 +490,7 @@ static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
 	struct text text = text_in(buf, TEXT_MAX);
 
 	for (size_t i = 0; i < pt->n_engines; i++) {
-		if (pt->engines[i]->matched && text.len < TEXT_MAX - 80)
+		if (pt->engines[i]->matched && !pt->engines[i]->runtime && text.len < TEXT_MAX - 80)
 			text_add(&text, "%s%.64s", text.len ? ", " : "", pt->engines[i]->name);
 	}
 	for (size_t i = 0; i < pt->n && !text.len; i++) {

@@ -5,7 +5,11 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include <uthash.h>
+
 #include "util/alloc.h"
+#include "util/clock.h"
+#include "util/list.h"
 
 /* An entry is found by looking back through the logs of all CPUs at once, first a little, then ever further. */
 #define LOOK_NS 100000
@@ -28,10 +32,22 @@ struct cpu_log {
 	struct entries runs, wakes;
 };
 
+#define COLLECTORS_MAX 64 /* threads that collect garbage; the one that was the first to do so is forgotten */
+#define KEPT_MAX 256      /* collections of each; the oldest is overwritten. A busy server has some 100 a second */
+
+struct collector {
+	UT_hash_handle hh;
+	uint32_t tid;
+	uint64_t n; /* collections so far */
+	struct collection list[KEPT_MAX]; /* in their order */
+};
+
 struct wait_walker {
 	struct wait_log log;
 	uint64_t since_ns;
 	struct cpu_log *cpu;
+	struct collector *collectors;
+	uint64_t collected; /* collections of the log that were taken */
 };
 
 /* A task's time on a CPU. */
@@ -52,8 +68,15 @@ struct wait_walker *wait_walker_new(const struct wait_log *log)
 
 void wait_walker_free(struct wait_walker *w)
 {
+	struct collector *c, *next;
+
 	if (!w)
 		return;
+	HASH_ITER(hh, w->collectors, c, next)
+	{
+		HASH_DEL(w->collectors, c);
+		free(c);
+	}
 	free(w->cpu);
 	free(w);
 }
@@ -223,6 +246,7 @@ struct walk {
 	struct way *way;
 	uint64_t from_ns, begin_ns, at_ns; /* explained from at_ns on */
 	uint32_t on;
+	uint32_t gil; /* the thread that had the interpreter's lock at at_ns, for which the one before it waited; 0: not known */
 	unsigned int cpu; /* on which it came at at_ns */
 	bool wakes;       /* at at_ns it woke the thread of the segment after it */
 	unsigned int steps;
@@ -271,6 +295,55 @@ static struct gap_segment segment_of(const struct run *r, uint8_t state)
 	return s;
 }
 
+static void collections_add(struct wait_walker *w, const struct collection *new)
+{
+	struct collector *c, *oldest = w->collectors;
+	const struct collection *last;
+
+	HASH_FIND(hh, w->collectors, &new->tid, sizeof(new->tid), c);
+	if (!c) {
+		if (HASH_COUNT(w->collectors) == COLLECTORS_MAX) {
+			HASH_DEL(w->collectors, oldest);
+			free(oldest);
+		}
+		c = xcalloc(1, sizeof(*c));
+		c->tid = new->tid;
+		HASH_ADD(hh, w->collectors, tid, sizeof(c->tid), c);
+	}
+	last = c->n ? &c->list[(c->n - 1) % KEPT_MAX] : NULL;
+	if (new->end_ns > new->start_ns && (!last || last->end_ns <= new->start_ns)) /* else it was being written */
+		c->list[c->n++ % KEPT_MAX] = *new;
+}
+
+/* Takes those that are new in the log. */
+static void collections_take(struct wait_walker *w)
+{
+	uint64_t n = w->log.n_collections ? __atomic_load_n(w->log.n_collections, __ATOMIC_ACQUIRE) : 0;
+
+	if (n - w->collected > COLLECTIONS_MAX)
+		w->collected = n - COLLECTIONS_MAX;
+	for (; w->collected < n; w->collected++)
+		collections_add(w, &w->log.collections[w->collected % COLLECTIONS_MAX]);
+}
+
+/* From start_ns on the thread computed, or collected garbage. */
+static void walk_computing(struct walk *k, const struct run *r, uint64_t start_ns)
+{
+	uint64_t first, n;
+	struct collector *c;
+
+	HASH_FIND(hh, k->w->collectors, &k->on, sizeof(k->on), c);
+	first = c && c->n > KEPT_MAX ? c->n - KEPT_MAX : 0;
+	n = c ? first + bisect(c->n - first, i, c->list[(first + i) % KEPT_MAX].start_ns < k->at_ns) : 0;
+	while (n-- > first && c->list[n % KEPT_MAX].end_ns > start_ns) {
+		const struct collection *gc = &c->list[n % KEPT_MAX];
+
+		walk_add(k, gc->end_ns, segment_of(r, ST_CPU));
+		walk_add(k, gc->start_ns > start_ns ? gc->start_ns : start_ns, segment_of(r, ST_GC));
+	}
+	walk_add(k, start_ns, segment_of(r, ST_CPU));
+}
+
 /* The thread ran. Its page faults within the run are one segment, the first: when they were is not logged. Of a run that is not
  * over, or that began before the gap, it is not known how many of them are in it. */
 static void walk_run(struct walk *k, const struct run *r)
@@ -278,7 +351,7 @@ static void walk_run(struct walk *k, const struct run *r)
 	uint64_t fault_ns = r->end_ns < UINT64_MAX && r->start_ns >= k->from_ns && r->end_ns <= k->at_ns ? r->entry->fault_ns : 0;
 
 	if (r->start_ns < k->at_ns && fault_ns < k->at_ns - r->start_ns)
-		walk_add(k, r->start_ns + fault_ns, segment_of(r, ST_CPU));
+		walk_computing(k, r, r->start_ns + fault_ns);
 	walk_add(k, r->start_ns, segment_of(r, fault_ns ? ST_FAULT : ST_CPU));
 }
 
@@ -366,6 +439,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 		if (s.state != ST_STOPPED && leads_on(wake, k->on, s.state)) {
 			k->on = wake->waker_tid;
 			k->wakes = k->n;
+			k->gil = 0;
 			return;
 		}
 		/* whoever continued it did not keep it from going on */
@@ -374,6 +448,11 @@ static void walk_wait(struct walk *k, const struct run *r)
 			s.by_tgid = by.entry->tgid;
 			memcpy(s.by, by.entry->comm, sizeof(s.by));
 		}
+	}
+	if (s.state == ST_BLOCKED_GIL && k->gil) {
+		k->on = k->gil;
+		k->gil = 0;
+		return;
 	}
 	s.call = r->entry->call;
 	s.file = r->entry->file;
@@ -428,6 +507,7 @@ static struct walk walk_begin(struct wait_walker *w, uint64_t since_ns, uint64_t
 	ret->n = 0;
 	memset(&ret->causes, 0, sizeof(ret->causes));
 	w->since_ns = since_ns;
+	collections_take(w);
 	return (struct walk){ .w = w, .way = ret, .from_ns = from_ns, .at_ns = to_ns, .begin_ns = logs_begin(w) };
 }
 
@@ -469,7 +549,13 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
 }
 
-/* Goes back to from_ns, and adds only what the thread waited. */
+#define GIL_LOOK_NS NSEC_PER_MSEC
+
+/*
+ * Goes back to from_ns, and adds only what the thread waited. A wait for a Python interpreter's lock ends every 5 ms, for the
+ * thread to ask for it (CPython: take_gil()); only the last one ends with a wake-up by the thread that had it. So who had it when
+ * a wait began had it when the one before ended.
+ */
 static void walk_waits(struct walk *k, uint32_t tid, uint64_t from_ns)
 {
 	struct run r;
@@ -477,6 +563,8 @@ static void walk_waits(struct walk *k, uint32_t tid, uint64_t from_ns)
 	while (walk_may(k, from_ns) && find_run(k->w, tid, k->at_ns, k->begin_ns, &r)) {
 		k->cpu = r.cpu;
 		if (r.end_ns >= k->at_ns) { /* it ran, after an earlier run */
+			if (k->at_ns - r.start_ns > GIL_LOOK_NS)
+				k->gil = 0;
 			k->at_ns = r.start_ns > from_ns ? r.start_ns : from_ns;
 			if (k->at_ns <= from_ns)
 				return;
@@ -487,6 +575,8 @@ static void walk_waits(struct walk *k, uint32_t tid, uint64_t from_ns)
 		}
 		k->on = tid;
 		walk_to(k, r.end_ns > from_ns ? r.end_ns : from_ns);
+		if (r.entry->state != ST_RUNNABLE)
+			k->gil = r.entry->state == ST_BLOCKED_GIL && k->on != tid ? k->on : 0;
 	}
 }
 

@@ -23,6 +23,8 @@ struct wait_log {
 	const struct wake *wakes;           /* likewise */
 	const struct wait_log_heads *heads; /* cpus of them */
 	unsigned int cpus, shift;
+	const struct collection *collections; /* COLLECTIONS_MAX; while a thread ran, this is what it did */
+	const uint64_t *n_collections;        /* so far */
 };
 
 /* Walks back through logs. */

@@ -252,7 +252,7 @@ def boundaries(events):
             add(end(e) - queued, end(e), "off runnable")
         elif is_syscall(e):
             add(start(e), end(e), "syscall")
-        elif cat in ("fault", "barrier", "gpu_wait", "irq"):
+        elif cat in ("fault", "barrier", "gpu_wait", "gc", "irq"):
             add(start(e), end(e), cat)
         elif cat == "step":
             add(start(e), end(e), ("step", e["args"]["step"]))
@@ -266,7 +266,7 @@ def state_of(inside):
         return "gpu_wait"
     if off:
         return off[4:]
-    return next((s for s in ("irq", "fault", "syscall", "barrier") if s in inside), "cpu")
+    return next((s for s in ("irq", "fault", "syscall", "barrier", "gc") if s in inside), "cpu")
 
 
 def states_by_step(events):
@@ -498,7 +498,7 @@ def cpu(trace, profile, log):
     a span whose end the kernel did not report was on the CPU."""
     lines, events = steps_of(profile), events_of(trace)
     clock = read_lines(log)[-1]["cpu_ns"]
-    on = sum(stages_of(p).get(s, 0) for p in lines for s in ("cpu", "barrier", "syscall", "fault"))
+    on = sum(stages_of(p).get(s, 0) for p in lines for s in ("cpu", "barrier", "gc", "syscall", "fault"))
     spans = [e for e in events if e.get("cat") == "step"]
     late = sum(ns(e["dur"]) for e in events if e.get("cat") == "sched" and e["ph"] == "X"
                and e["args"].get("end_not_seen") and any(within(e, s) for s in spans))

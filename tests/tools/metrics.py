@@ -29,7 +29,7 @@ BOUNDS["inftrace_request_queue_time"] = BOUNDS["gen_ai_server_time_to_first_toke
 BOUNDS["inftrace_request_first_step_to_first_token"] = BOUNDS["gen_ai_server_time_to_first_token"]
 BOUNDS["inftrace_foreign_duration"] = BOUNDS["inftrace_step_duration"]
 BOUNDS = {name: [Decimal(le) for le in text.split()] for name, text in BOUNDS.items()}
-STATES = ("cpu barrier gpu_wait syscall fault irq runnable blocked_futex blocked_io blocked_net blocked_ipc blocked_poll "
+STATES = ("cpu barrier gpu_wait gc syscall fault irq runnable blocked_futex blocked_gil blocked_io blocked_net blocked_ipc blocked_poll "
           "blocked_sleep blocked_fault blocked_gpu blocked_other stopped").split()
 OWN = [name + "_prof" for name in "token op sample graph request syscall sched fault memory stack misfit window".split()]
 PARTIAL = ("began_before", "unfinished", "end_not_seen", "lost_steps", "cancelled", "mixed")

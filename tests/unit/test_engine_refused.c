@@ -90,7 +90,7 @@ static const struct {
 	{ PROBES("{'usdt':[],'role':'op'}"), "1: usdt: must be a name or an array of names" },
 	{ PROBES("{'usdt':'p:n','symbol':'f','role':'op'}"), "1: symbol: " PAIR_RULE },
 	{ PROBES("{'usdt':'p:n','instant':'f','role':'op'}"), "1: role: " PAIR_RULE },
-	{ PROBES("{'usdt':'p:n',\n'role':'step'}"), "2: role: a USDT probe is an instant: no step, barrier or gpu_wait" },
+	{ PROBES("{'usdt':'p:n',\n'role':'step'}"), "2: role: a USDT probe is an instant: no step, barrier, gpu_wait or gc" },
 	{ PROBES("{'symbol':'usdt:p:n','role':'op'}"), "1: symbol: a USDT probe has no return: use usdt, or begin and end" },
 	{ PROBES("{'begin':'usdt:p','end':'f','role':'op'}"), "1: begin: a USDT probe is usdt:PROVIDER:NAME" },
 	{ PROBES("{'begin':'f','end':'usdt:p','role':'op'}"), "1: end: a USDT probe is usdt:PROVIDER:NAME" },

@@ -119,8 +119,8 @@ TEST(test_bad_options)
 		{ "lib:", "no symbol after ':'" },
 		{ "lib:@op", "no symbol after ':'" },
 		{ "lib:(a=u8 arg1)", "no symbol after ':'" },
-		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
-		{ "lib:f@nope", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
+		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, gc, other)" },
+		{ "lib:f@nope", "no such role (step, op, graph, sample, barrier, gpu_wait, gc, other)" },
 		{ "lib:f(a=u8 arg1", "')' missing" },
 		{ "lib:f(a=u8 arg1)x", "')' missing" },
 		{ "lib:f(", "')' missing" },
@@ -136,8 +136,8 @@ TEST(test_bad_options)
 		{ "lib:usdt::n", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
 		{ "lib:usdt:p:n:m", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
 		{ "lib:usdt:p:n(a=u8 sp)", "not an argument of a USDT probe (arg1 to arg12)" },
-		{ "lib:usdt:p:n@step", "a USDT probe is an instant: no step, barrier or gpu_wait" },
-		{ "lib:usdt:p:n@gpu_wait", "a USDT probe is an instant: no step, barrier or gpu_wait" },
+		{ "lib:usdt:p:n@step", "a USDT probe is an instant: no step, barrier, gpu_wait or gc" },
+		{ "lib:usdt:p:n@gpu_wait", "a USDT probe is an instant: no step, barrier, gpu_wait or gc" },
 		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments with the same name" },
 		{ "lib:f(workers=u8 arg1)", "this name has another meaning in traces and profiles, as have: began_before breakdown_us call "
 					    "faults_minor faults_major lost lost_records migrations phase pid step switches switches_voluntary syscalls thread tid ts_us "

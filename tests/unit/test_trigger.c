@@ -610,7 +610,7 @@ TEST_WITH(test_parse_errors, begin_test, end_test)
 {
 #define KNOWN                                                                                                             \
 	"; there are step, decode, prefill, gap, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
-	"blocked, cpu, barrier, gpu_wait, syscall, fault, irq, runnable, blocked_futex, blocked_io, blocked_net, "        \
+	"blocked, cpu, barrier, gpu_wait, gc, syscall, fault, irq, runnable, blocked_futex, blocked_gil, blocked_io, blocked_net, " \
 	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, stopped\n"
 	static const struct {
 		const char *text, *line;

@@ -15,13 +15,16 @@
 static struct ran rans[CPUS << SHIFT];
 static struct wake wakes[CPUS << SHIFT];
 static struct wait_log_heads heads[CPUS];
-static const struct wait_log logs = { rans, wakes, heads, CPUS, SHIFT };
+static struct collection collections[COLLECTIONS_MAX];
+static uint64_t n_collections;
+static const struct wait_log logs = { rans, wakes, heads, CPUS, SHIFT, collections, &n_collections };
 
 static int set_up(void **state)
 {
 	memset(rans, 0, sizeof(rans));
 	memset(wakes, 0, sizeof(wakes));
 	memset(heads, 0, sizeof(heads));
+	n_collections = 0;
 	return 0;
 }
 
@@ -146,6 +149,63 @@ TEST_WITH(waits_within, set_up, NULL)
 	/* waits that its begin and end cut */
 	waits_are(10, 600, 930, &no_barrier, "10 blocked_sleep 30, 10 runnable <0 20, 20* cpu 100", 150);
 	waits_are(10, 730, 890, &no_barrier, "", 0);
+}
+
+/* It looks every 5 ms whether it gets a Python interpreter's lock, which 20 has all the time. */
+TEST_WITH(waits_for_gil, set_up, NULL)
+{
+	ran(0, 10, 100, ST_BLOCKED_GIL);
+	woke(0, 5100, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 0, 5100, ST_RUNNABLE);
+	ran(0, 10, 5110, ST_BLOCKED_GIL);
+	woke(1, 8000, 20, 10);
+	ran(0, 0, 8010, ST_RUNNABLE);
+	runs(0, 10);
+	runs(1, 20);
+	waits_are(10, 50, 9000, &no_barrier, "10 runnable <0 10, 20* cpu 2890, 20 cpu 5000", 7900);
+	/* it had the lock meanwhile: whoever had it before is not known */
+	set_up(NULL);
+	ran(0, 10, 100, ST_BLOCKED_GIL);
+	woke(0, 5100, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 0, 5100, ST_RUNNABLE);
+	ran(0, 10, 7000, ST_BLOCKED_GIL);
+	woke(1, 8000, 20, 10);
+	ran(0, 0, 8010, ST_RUNNABLE);
+	runs(0, 10);
+	runs(1, 20);
+	waits_are(10, 50, 9000, &no_barrier, "10 runnable <0 10, 20* cpu 1000, 10 blocked_gil 5000", 6010);
+}
+
+static void collected(uint32_t tid, uint64_t start_ns, uint64_t end_ns)
+{
+	collections[n_collections++ % COLLECTIONS_MAX] = (struct collection){ .start_ns = start_ns, .end_ns = end_ns, .tid = tid };
+}
+
+/* 20 collects garbage while 10 waits for it, and before and after that; what another thread collected is not its. */
+TEST_WITH(collects_garbage, set_up, NULL)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+	char text[256] = "";
+
+	ran(0, 10, 100, ST_BLOCKED_GIL);
+	woke(1, 800, 20, 10);
+	ran(0, 0, 800, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 20, 400, ST_RUNNABLE);
+	ran(1, 98, 450, ST_RUNNABLE);
+	runs(1, 20);
+	for (unsigned int i = 0; i < COLLECTIONS_MAX + 1000; i++) /* more than are kept */
+		collected(20, i, i + 1);
+	collected(20, 50 * US, 150 * US);
+	collected(20, 300 * US, 600 * US);
+	collected(21, 600 * US, 700 * US);
+	collected(20, 790 * US, 900 * US);
+	waits_back(w, 10, 0, 100 * US, 1000 * US, &no_barrier, &way);
+	for (size_t i = 0; i < way.n; i++)
+		add_segment(text, sizeof(text), &way.seg[i]);
+	assert_string_equal(text, "20 gc 10, 20 cpu 190, 20 gc 150, 20 runnable <98 50, 20 gc 100, 20 cpu 150, 20 gc 50");
+	wait_walker_free(w);
 }
 
 /* It came onto the CPU when the logs had begun, and what it did before is not there. */
