@@ -328,8 +328,11 @@ static int report_unknown_name(const char *name)
 	names[n++] = blocked;
 	for (int i = 0; i < ST_MAX; i++)
 		names[n++] = time_state_name((enum time_state)i);
-	for (size_t i = 0; i < n; i++)
-		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
+	for (size_t i = 0; i < n; i++) {
+		bool again = i && !strncmp(names[i - 1], "blocked_", 8) && !strncmp(names[i], "blocked_", 8);
+
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i] + (again ? strlen(blocked) : 0));
+	}
 	nearest = nearest_name(name, names, n);
 	return log_fail(-EINVAL, "--trigger: '%.40s' is not known%s%s; there are %s", name,
 		nearest ? "; nearest: " : "", nearest ? nearest : "", list);

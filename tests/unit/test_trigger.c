@@ -610,8 +610,8 @@ TEST_WITH(test_parse_errors, begin_test, end_test)
 {
 #define KNOWN                                                                                                             \
 	"; there are step, decode, prefill, gap, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
-	"blocked, cpu, barrier, gpu_wait, gc, syscall, fault, irq, runnable, blocked_futex, blocked_gil, blocked_io, blocked_net, " \
-	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, stopped\n"
+	"blocked, cpu, barrier, gpu_wait, gc, syscall, fault, irq, runnable, blocked_futex, _gil, _io, _net, _ipc, _poll, _sleep, " \
+	"_fault, _gpu, _other, stopped\n"
 	static const struct {
 		const char *text, *line;
 	} bad[] = {
