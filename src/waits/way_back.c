@@ -425,6 +425,31 @@ static const struct wake *wake_after(struct walk *k, const struct run *r)
 	return find_wake(k->w, k->on, since_ns > r->start_ns ? since_ns : r->start_ns, k->at_ns, 0);
 }
 
+#define GIL_LOOK_NS NSEC_PER_MSEC
+#define GIL_LOOKS 64
+
+/*
+ * Who had a Python interpreter's lock as a wait for it after a run ended that nobody ended: who took it when the thread let it
+ * go, which the thread waits for first (CPython: drop_gil() and take_gil(), FORCE_SWITCHING). 0: not known.
+ */
+static uint32_t gil_taker(struct walk *k, struct run r)
+{
+	const struct wake *wake;
+	struct run before;
+
+	for (int i = 0; i < GIL_LOOKS && r.end_ns - r.start_ns <= GIL_LOOK_NS; i++) {
+		if (!find_run(k->w, k->on, r.start_ns, k->begin_ns, &before))
+			return 0;
+		wake = find_wake(k->w, k->on, before.end_ns, r.start_ns, 0);
+		if (before.entry->state == ST_BLOCKED_GIL && wake && leads_on(wake, k->on, ST_BLOCKED_GIL))
+			return wake->waker_tid;
+		if (before.entry->state != ST_BLOCKED_GIL && before.entry->state != ST_RUNNABLE)
+			return 0;
+		r = before;
+	}
+	return 0;
+}
+
 /* The thread waited since the end of the run: goes on with the thread that woke it, or with what it did before. */
 static void walk_wait(struct walk *k, const struct run *r)
 {
@@ -449,7 +474,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 			memcpy(s.by, by.entry->comm, sizeof(s.by));
 		}
 	}
-	if (s.state == ST_BLOCKED_GIL && k->gil) {
+	if (s.state == ST_BLOCKED_GIL && (k->gil || (k->gil = gil_taker(k, *r)))) {
 		k->on = k->gil;
 		k->gil = 0;
 		return;
@@ -548,8 +573,6 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
 	causes_finish(&ret->causes, GAP_CAUSES_MAX);
 }
-
-#define GIL_LOOK_NS NSEC_PER_MSEC
 
 /*
  * Goes back to from_ns, and adds only what the thread waited. A wait for a Python interpreter's lock ends every 5 ms, for the

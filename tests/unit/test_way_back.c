@@ -174,6 +174,20 @@ TEST_WITH(waits_for_gil, set_up, NULL)
 	runs(0, 10);
 	runs(1, 20);
 	waits_are(10, 50, 9000, &no_barrier, "10 runnable <0 10, 20* cpu 1000, 10 blocked_gil 5000", 6010);
+	/* when it asked for the last time nobody had it any more; but 20 took it when it was let go */
+	set_up(NULL);
+	ran(0, 10, 100, ST_BLOCKED_GIL);
+	woke(1, 130, 20, 10);
+	ran(0, 0, 130, ST_RUNNABLE);
+	ran(0, 10, 140, ST_BLOCKED_GIL);
+	woke(0, 5140, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 0, 5140, ST_RUNNABLE);
+	ran(0, 10, 5150, ST_BLOCKED_GIL);
+	woke(0, 9000, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 0, 9000, ST_RUNNABLE);
+	runs(0, 10);
+	runs(1, 20);
+	waits_are(10, 50, 9500, &no_barrier, "20 cpu 3850, 20 cpu 5000, 20* cpu 30", 8880);
 }
 
 static void collected(uint32_t tid, uint64_t start_ns, uint64_t end_ns)
