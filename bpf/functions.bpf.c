@@ -86,6 +86,16 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 	return w.found;
 }
 
+/* Whether the comparison before this place found its operands equal. */
+static __always_inline bool found_equal(struct pt_regs *ctx)
+{
+#ifdef __TARGET_ARCH_x86
+	return ctx->flags & 0x40; /* ZF */
+#else
+	return 0; /* such places are only searched for on x86 */
+#endif
+}
+
 #include "python_step.bpf.h"
 
 /*
@@ -681,16 +691,6 @@ int function_exit(struct pt_regs *ctx)
 out:
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
-}
-
-/* Whether the comparison before this place found its operands equal. */
-static __always_inline bool found_equal(struct pt_regs *ctx)
-{
-#ifdef __TARGET_ARCH_x86
-	return ctx->flags & 0x40; /* ZF */
-#else
-	return 0; /* such places are only searched for on x86 */
-#endif
 }
 
 /*

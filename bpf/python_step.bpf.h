@@ -133,12 +133,12 @@ static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struc
 	enum python_entry entry = PYTHON_STEP;
 	u32 place;
 
-	if (!c)
+	if (!c || (c->if_equal && !found_equal(ctx)))
 		return PYTHON_OTHER;
 	place = cookie >> PROBE_COOKIE_REG_SHIFT & PROBE_COOKIE_REG_MAX;
 	state = reg_at(ctx, place);
-	frame = c->how == PYTHON_BY_CALL ? state : python_current(c, state);
-	code = python_word(frame + c->frame_code);
+	frame = c->thread_frame == PYTHON_NO_OFFSET ? state : python_current(c, state);
+	code = python_word(frame + c->frame_code) & ~PYTHON_TAGS;
 	name = python_word(code + c->code_name);
 	length = python_word(name + c->str_length);
 	if (length >= PYTHON_TEXT_MAX || !(c->lengths >> length & 1))

@@ -19,8 +19,8 @@
 /* ... plus this many units of 8 bytes. */
 #define PROBE_COOKIE_EXIT_SHIFT 12
 #define PROBE_COOKIE_EXIT_MAX 0xffffu
-/* Where the interpreter begins to run a Python function: the register with the thread's state, by its index in struct
- * pt_regs, ... */
+/* Where the interpreter begins to run a Python function: the register with the thread's state or the frame, by its index in
+ * struct pt_regs, ... */
 #define PROBE_COOKIE_REG_SHIFT 12
 #define PROBE_COOKIE_REG_MAX 0xffu
 /* ... a flag if yields are not seen, and enum python_layout. */
@@ -358,11 +358,12 @@ struct probe {
 #define PYTHON_NAMES_MAX 16 /* functions that one --py-step stands for */
 #define PYTHON_CALLS_MAX 4   /* options --py-step */
 
-/* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, and from 3.12 on. */
+/* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, from 3.12, and from 3.13 on. */
 enum python_layout {
 	PYTHON_LAYOUT_3_8,
 	PYTHON_LAYOUT_3_11,
 	PYTHON_LAYOUT_3_12,
+	PYTHON_LAYOUT_3_13,
 	PYTHON_LAYOUTS,
 };
 
@@ -370,8 +371,7 @@ enum python_layout {
 enum python_how {
 	PYTHON_BY_STATE, /* its frame is the innermost one of the thread's state */
 	PYTHON_BY_FRAME, /* its frame is in the register that the cookie has at PROBE_COOKIE_EXIT_SHIFT */
-	PYTHON_BY_CALL,	 /* by the stack pointer: each function has its own call of the interpreter. Where a function begins,
-			  * the register has its frame, not the thread's state. */
+	PYTHON_BY_CALL,	 /* by the stack pointer: each function has its own call of the interpreter */
 };
 
 struct python_text {
@@ -390,13 +390,16 @@ struct python_function {
  */
 struct python_calls {
 	u64 lengths; /* 1 << length of each name */
-	u16 thread_frame, cframe_frame; /* as in struct python_walk */
+	/* as in struct python_walk; thread_frame PYTHON_NO_OFFSET: where a function begins the register has its frame, not the
+	 * thread's state */
+	u16 thread_frame, cframe_frame;
 	u16 frame_code, frame_owner;
 	u16 code_name, code_file, code_flags;
 	u16 str_length, str_state, str_data;
 	u8 n;
 	u8 how; /* enum python_how */
-	u8 pad[2];
+	u8 if_equal; /* it begins only if the comparison before the place found its operands equal */
+	u8 pad;
 	struct python_function names[PYTHON_NAMES_MAX];
 };
 

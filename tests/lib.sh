@@ -371,6 +371,17 @@ need() { # COMMAND ...
 	done
 }
 
+# The versions of CPython that --py-step knows and are installed, the distribution's and pyenv's: lines "3.11 PATH".
+python_versions() {
+	local p version
+	for p in /usr/bin/python3.{8,9,10,11,12,13,14} "$HOME"/.pyenv/versions/3.*/bin/python3; do
+		[ -x "$p" ] && version=$("$p" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue
+		case $version in
+		3.8 | 3.9 | 3.10 | 3.11 | 3.12 | 3.13 | 3.14) echo "$version $p" ;;
+		esac
+	done | sort -u -t. -k2n
+}
+
 # Sets DRIVER, the program, and MODEL_ARGS, the arguments after its options; skips without npm.
 #
 #   need_llama

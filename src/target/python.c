@@ -697,6 +697,7 @@ static int find_returns_3_11(struct python_search *s)
  * the frame. Generators that yield do not come by there.
  */
 #define CLEAR "_PyEvalFrameClearAndPop"
+#define CLEAR_3_13 "_PyEval_FrameClearAndPop"
 #define CLEAR_WAY 12   /* of its first instructions, one compares ... */
 #define FRAME_OWNER 70 /* ... this byte of the frame */
 #define DEPTH 28       /* in the state: int py_recursion_remaining */
@@ -800,13 +801,128 @@ static int find_exit_3_12(struct python_search *s)
 	struct elf_symbol clear;
 	struct site site;
 
-	if (elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, &clear))
+	if (s->out->layout == PYTHON_LAYOUT_3_13 ? elf_find_symbol(s->elf, CLEAR_3_13, &clear)
+						 : elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, &clear))
 		return -ENOTSUP;
 	site_choose(s->elf, &clear, 1u << REG_ARG2, 0, &site);
 	if (!site.cheap)
 		return -ENOTSUP;
 	return python_add_site(
 		s, clear.vaddr + (site.offset - clear.offset), (struct site){ .exit = true, .exit_units = PLACE_RSI });
+}
+
+/*
+ * CPython 3.13 calls a Python function in many instructions. But the first one of its own is RESUME, which compares whether the
+ * code is as the interpreter's other tools want it, before the thread looks for anything else to do:
+ *	mov code, [frame];  mov version, [state + EVAL_BREAKER];  ...;  cmp [code + VERSION], version;  ...;  jne
+ * The jump is the place: the function goes on if they are equal; otherwise a more general RESUME does the same. The compiler
+ * puts these anywhere, so all of the code is searched for the comparison. Functions end as in 3.12.
+ */
+#define EVAL_BREAKER 24
+#define VERSION 168    /* in a code object, of builds with the global lock */
+#define RESUME_BACK 32 /* bytes from the loads to the comparison */
+#define RESUME_AHEAD 2 /* instructions from there to the jump */
+#define RESUMES_MAX 8  /* RESUME, for tools, and the version for code as it is */
+
+/* "cmp [register + VERSION], register", or the other way round: the length up to the number, which begins at p; 0: another one. */
+static size_t compares_version(const uint8_t *p)
+{
+	size_t len = p[-1] == 0x24 && (p[-2] & 7) == 4 ? 4 : 3; /* behind r12 there is another byte */
+	const uint8_t *in = p - len;
+
+	return (in[0] & 0xf8) == 0x48 && (in[1] == 0x39 || in[1] == 0x3b) && (in[2] & 0xc0) == 0x80 ? len : 0;
+}
+
+/* The place of the register with the frame, if the code from `addr` on leads from the loads to the comparison at `cmp`. */
+static uint8_t resume_frame(const struct python_search *s, uint64_t addr, uint64_t cmp)
+{
+	x86_reg frame = X86_REG_INVALID, code = X86_REG_INVALID, version = X86_REG_INVALID;
+	struct code_place at = code_at(&s->code, addr);
+	const cs_insn *in = s->code.ahead;
+	const cs_x86_op *ops;
+
+	while (at.addr <= cmp && code_next(&s->code, &at, s->code.ahead)) {
+		ops = in->detail->x86.operands;
+		if (in->address == cmp) {
+			bool first = ops[0].type == X86_OP_MEM;
+
+			return ops[!first].mem.base == code && ops[first].reg == version ? python_place_of(frame) : PLACE_NONE;
+		}
+		if (in->id == X86_INS_MOV && ops[0].type == X86_OP_REG && ops[0].size == 8 && ops[1].type == X86_OP_MEM) {
+			if (ops[1].mem.disp == EVAL_BREAKER) {
+				version = ops[0].reg;
+			} else if (!ops[1].mem.disp) {
+				code = ops[0].reg;
+				frame = ops[1].mem.base;
+			}
+		} else if (in->id != X86_INS_MOV && in->id != X86_INS_LEA && in->id != X86_INS_AND && in->id != X86_INS_XOR &&
+			   in->id != X86_INS_ADD) {
+			return PLACE_NONE;
+		}
+	}
+	return PLACE_NONE;
+}
+
+/* The jump behind the comparison; false: there is none. It is then in s->code.in. */
+static bool resume_jumps(const struct python_search *s, uint64_t cmp)
+{
+	struct code_place at = code_at(&s->code, cmp);
+	const cs_insn *in = s->code.in;
+
+	if (!code_next(&s->code, &at, s->code.in))
+		return false;
+	for (int i = 0; i < RESUME_AHEAD && code_next(&s->code, &at, s->code.in); i++) {
+		if (in->id == X86_INS_JE || in->id == X86_INS_JNE)
+			return python_is_conditional_jump(in);
+		if (in->id != X86_INS_MOV)
+			return false;
+	}
+	return false;
+}
+
+static int find_entries_3_13(struct python_search *s)
+{
+	static const uint32_t version = VERSION;
+	const uint8_t *p = s->code.bytes + RESUME_BACK + 4, *end = s->code.bytes + s->code.len;
+	unsigned int exits = s->out->n;
+	int err = 0;
+
+	for (; !err && p < end && (p = memmem(p, (size_t)(end - p), &version, sizeof(version))); p++) {
+		size_t len = compares_version(p);
+		uint64_t cmp = s->code.vaddr + (uint64_t)(p - s->code.bytes) - len;
+		uint8_t frame = PLACE_NONE;
+
+		if (!len || !memchr(p - len - RESUME_BACK, EVAL_BREAKER, RESUME_BACK))
+			continue;
+		for (size_t back = 1; back <= RESUME_BACK && frame == PLACE_NONE; back++)
+			frame = resume_frame(s, cmp - back, cmp);
+		if (frame != PLACE_NONE && resume_jumps(s, cmp))
+			err = python_add_site(s, s->code.in->address, (struct site){ .reg = frame, .no_yields = true });
+	}
+	return err || s->out->n < exits + 2 || s->out->n > exits + RESUMES_MAX ? -ENOTSUP : 0;
+}
+
+/* Whether the interpreter in the file has the offsets that are known, by its own table of them. */
+static int check_layout_3_13(struct elf_file *elf, const char **ret_why)
+{
+	uint64_t words[PYTHON_DEBUG_WORDS];
+	struct python_calls c = { 0 };
+	struct elf_symbol sym;
+	struct python p;
+
+	*ret_why = "its structures are not known";
+	if (elf_find_object(elf, "_PyRuntime", &sym) || !sym.offset || elf_read_at_offset(elf, sym.offset, words, sizeof(words)) ||
+		python_layout_read(words, PYTHON_DEBUG_WORDS, &p))
+		return -ENOTSUP;
+	python_calls_layout(PYTHON_LAYOUT_3_13, &c);
+	if (words[WORD_FREE_THREADED])
+		*ret_why = "it was built without the global lock";
+	return words[WORD_FREE_THREADED] || p.walk.frame_code != c.frame_code ||
+			       p.objects.code_qualname != c.code_name || p.objects.code_filename != c.code_file ||
+			       p.walk.code_flags != c.code_flags || p.objects.str_length != c.str_length ||
+			       p.objects.str_state != c.str_state || p.objects.str_data != c.str_data
+		       ? -ENOTSUP
+		       : 0;
 }
 
 static int on_semaphore_note(const struct usdt_note *note, void *arg)
@@ -838,6 +954,15 @@ static unsigned int minor_of(struct elf_file *elf)
 	return elf_has_function(elf, "PyCode_NewWithPosOnlyArgs") ? 8 : 0;
 }
 
+static enum python_layout layout_of(unsigned int minor)
+{
+	if (minor < 11)
+		return PYTHON_LAYOUT_3_8;
+	if (minor == 11)
+		return PYTHON_LAYOUT_3_11;
+	return minor == 12 ? PYTHON_LAYOUT_3_12 : PYTHON_LAYOUT_3_13;
+}
+
 static int find_in_text(struct python_search *s, const char **ret_why)
 {
 	int (*find_exits)(struct python_search * s) = find_exit_3_12, (*find_entries)(struct python_search * s) = find_entries_3_12;
@@ -851,6 +976,8 @@ static int find_in_text(struct python_search *s, const char **ret_why)
 		find_exits = s->semaphore ? find_exits_3_11 : find_returns_3_11;
 		find_entries = find_entries_3_11;
 	}
+	if (s->out->layout == PYTHON_LAYOUT_3_13)
+		find_entries = find_entries_3_13;
 	*ret_why = "where it leaves functions is not known";
 	if (find_exits(s))
 		return -ENOTSUP;
@@ -870,12 +997,13 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 
 	if (elf_find_symbol(elf, EVAL, &s.eval))
 		return -ENOENT;
-	*ret_why = "Python functions can be steps with CPython 3.8 to 3.12 on x86_64 only: later ones call and leave them in too many places";
+	*ret_why = "Python functions can be steps with CPython 3.8 to 3.14 on x86_64 only";
 	sites.minor = minor_of(elf);
-	if (elf_machine(elf) != EM_X86_64 || sites.minor < 8 || sites.minor > 12)
+	if (elf_machine(elf) != EM_X86_64 || sites.minor < 8 || sites.minor > 14)
 		return -ENOTSUP;
-	sites.layout = sites.minor < 11 ? PYTHON_LAYOUT_3_8 : sites.minor == 11 ? PYTHON_LAYOUT_3_11
-										: PYTHON_LAYOUT_3_12;
+	sites.layout = layout_of(sites.minor);
+	if (sites.layout == PYTHON_LAYOUT_3_13 && check_layout_3_13(elf, ret_why))
+		return -ENOTSUP;
 	*ret_why = "its code cannot be read";
 	if (usdt_each(elf, LEAVES, on_semaphore_note, &s) < 0)
 		return -ENOTSUP;
@@ -898,6 +1026,8 @@ void python_calls_layout(enum python_layout layout, struct python_calls *ret_cal
 		[PYTHON_LAYOUT_3_8] = { .minor = 8, .how = PYTHON_BY_CALL },
 		[PYTHON_LAYOUT_3_11] = { .minor = 11, .how = PYTHON_BY_STATE, .frame_owner = 69, .code_flags = 48 },
 		[PYTHON_LAYOUT_3_12] = { .minor = 12, .how = PYTHON_BY_FRAME, .frame_owner = 70, .code_flags = 48 },
+		/* as in 3.12, but for what follows: see check_layout_3_13() */
+		[PYTHON_LAYOUT_3_13] = { .minor = 12, .how = PYTHON_BY_FRAME, .code_flags = 48 },
 	};
 	struct python p = { 0 };
 
@@ -913,4 +1043,7 @@ void python_calls_layout(enum python_layout layout, struct python_calls *ret_cal
 	ret_calls->str_length = p.objects.str_length;
 	ret_calls->str_state = p.objects.str_state;
 	ret_calls->str_data = p.objects.str_data;
+	if (layout == PYTHON_LAYOUT_3_8 || layout == PYTHON_LAYOUT_3_13)
+		ret_calls->thread_frame = NONE;
+	ret_calls->if_equal = layout == PYTHON_LAYOUT_3_13;
 }

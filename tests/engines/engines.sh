@@ -223,6 +223,11 @@ whisper_next() {
 	debian_next whisper whisper.cpp
 }
 
+# The tree with two more versions of CPython, 12 MB.
+python_next() {
+	debian_next python python3.13 python3.14
+}
+
 # The tree with ONNX Runtime's Python module on CPython 3.14, 284 MB.
 onnx_next() {
 	debian_next onnx python3-onnxruntime
