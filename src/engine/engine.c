@@ -333,7 +333,7 @@ static int read_rows(struct preset_reader *r, const struct json_node *obj, struc
 
 /* One entry of "probes", without its arguments. */
 struct preset_entry {
-	const char *library, *begin, *end, *role, *name, *declared, *when;
+	const char *library, *begin, *end, *role, *name, *declared, *unless, *when;
 	bool usdt, instant, detail_only, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
@@ -342,12 +342,12 @@ static int read_entry(struct preset_reader *r, const struct json_node *obj, stru
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
-		"bytes", "stand_in", NULL };
+		"bytes", "stand_in", "unless", NULL };
 	const struct {
 		const char *key;
 		const char **to;
 	} texts[] = { { "library", &e->library }, { "begin", &e->begin }, { "end", &e->end }, { "role", &e->role }, { "name", &e->name },
-		{ "declared", &e->declared }, { "when", &e->when } };
+		{ "declared", &e->declared }, { "unless", &e->unless }, { "when", &e->when } };
 	const struct {
 		const char *key;
 		bool *to;
@@ -552,6 +552,12 @@ static int add_probe(struct preset_reader *r, const struct json_node *obj, const
 		return preset_error(r, "declared", "is for operators with a part of a C++ name as their \"name\"");
 	if (e->declared && r->pt->declared)
 		s->declared = xstrdup(e->declared);
+	if (e->unless && (s->is_glob || s->is_usdt || !(s->flags & PROBE_F_SPAN)))
+		return preset_error(r, "unless", "is for a symbol that is no glob");
+	if (e->unless && (strncmp(e->unless, SPEC_USDT, strlen(SPEC_USDT)) || !spec_usdt_ok(e->unless)))
+		return preset_error(r, "unless", "must be usdt:PROVIDER:NAME");
+	if (e->unless)
+		s->unless = xstrdup(e->unless);
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);

@@ -362,6 +362,11 @@ static int walk_path(struct site_walk *w, struct elf_symbol *ret_sym)
 	return err == -EBADMSG || err == -EINVAL ? -ENOENT : err;
 }
 
+static int on_any_note(const struct usdt_note *note, void *arg)
+{
+	return 1;
+}
+
 /* A file that lacks the function is not reported: another one may have it. */
 static int walk_spec(struct site_walk *w)
 {
@@ -369,6 +374,8 @@ static int walk_spec(struct site_walk *w)
 	struct elf_symbol sym;
 	int err;
 
+	if (s->unless && usdt_each(w->elf, s->unless + strlen(SPEC_USDT), on_any_note, NULL))
+		return 0;
 	if (s->is_python)
 		err = walk_python(w);
 	else if (s->is_usdt)

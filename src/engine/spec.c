@@ -672,6 +672,7 @@ static void spec_clear(struct probe_spec *s)
 	free(s->symbol);
 	free(s->span_name);
 	free(s->declared);
+	free(s->unless);
 }
 
 const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)
@@ -710,7 +711,7 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g)
 	*s = *g;
 	s->library = library;
 	s->symbol = symbol;
-	s->span_name = s->declared = NULL;
+	s->span_name = s->declared = s->unless = NULL;
 	s->name_part = -1;
 	s->is_glob = s->refused = false;
 	s->attached = s->checked = 0;

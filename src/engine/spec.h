@@ -114,6 +114,7 @@ struct probe_spec {
 	/* Prefix of the name that the file declares for the function (sites.c); of a match, the whole: "aten::add.Tensor".
 	 * NULL: not asked for, or not declared. */
 	char *declared;
+	char *unless; /* "usdt:provider:name": only in files without that; no glob. NULL: in all */
 	struct tensor_args tensors; /* of a match */
 	unsigned int nshapes;	    /* values, two for each of their registers, from nargs on, which is 0 */
 	bool exits;	 /* at most SITE_EXITS_MAX probes on its way out see its end, not a return probe */

@@ -88,6 +88,8 @@ static const struct {
 	{ PROBES("{'usdt':['p:n','p:'],'role':'op'}"), "1: usdt: write PROVIDER:NAME" },
 	{ PROBES("{'usdt':'usdt:p:n','role':'op'}"), "1: usdt: write PROVIDER:NAME" },
 	{ PROBES("{'usdt':[],'role':'op'}"), "1: usdt: must be a name or an array of names" },
+	{ PROBES("{'symbol':'f*',\n'unless':'usdt:p:n','role':'op'}"), "2: unless: is for a symbol that is no glob" },
+	{ PROBES("{'symbol':'f',\n'unless':'g','role':'op'}"), "2: unless: must be usdt:PROVIDER:NAME" },
 	{ PROBES("{'usdt':'p:n','symbol':'f','role':'op'}"), "1: symbol: " PAIR_RULE },
 	{ PROBES("{'usdt':'p:n','instant':'f','role':'op'}"), "1: role: " PAIR_RULE },
 	{ PROBES("{'usdt':'p:n',\n'role':'step'}"), "2: role: a USDT probe is an instant: no step, barrier, gpu_wait or gc" },
