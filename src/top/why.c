@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include "report/output.h"
 #include "sink/sink.h"
 #include "target/process.h"
+#include "target/python.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/program.h"
@@ -124,6 +126,41 @@ static pid_t lock_owner(const struct doing *d, pid_t *ret_tgid)
 	else
 		owner = words[0] == 1 || words[0] == 2 ? (pid_t)words[2] : 0;
 	return owner > 0 && !process_tgid(owner, ret_tgid) ? owner : 0;
+}
+
+#define GIL_WORDS 16 /* before what a thread waits for: more than there are in any version */
+
+/*
+ * Whether it waits for the lock of a Python interpreter, and for which thread that has it; 0: not known. Of the lock's words before
+ * that at which threads wait, one has the state of the thread that took it last (CPython: struct _gil_runtime_state), and
+ * that has its number, from 3.11 on.
+ */
+static bool waits_for_gil(const struct doing *d, pid_t *ret_owner)
+{
+	struct python_finder *finder = python_finder_new();
+	uint64_t words[GIL_WORDS], native;
+	struct python p = { 0 };
+	int err = python_find(finder, d->tgid, &p), fd;
+	char path[32];
+	pid_t tgid;
+
+	python_finder_free(finder);
+	*ret_owner = 0;
+	if ((err && err != -ENOTSUP) || d->args[0] - p.walk.runtime >= p.runtime_bytes)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/mem", d->tgid);
+	fd = err || p.walk.thread_native == PYTHON_NO_OFFSET ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	if (pread(fd, words, sizeof(words), (off_t)((d->args[0] & ~7ull) - sizeof(words))) != sizeof(words))
+		memset(words, 0, sizeof(words));
+	for (int i = GIL_WORDS - 1; i >= 0 && !*ret_owner; i--) {
+		if (words[i] && pread(fd, &native, sizeof(native), (off_t)(words[i] + p.walk.thread_native)) == sizeof(native) && native < INT_MAX &&
+			(pid_t)native != d->tid && !process_tgid((pid_t)native, &tgid) && tgid == d->tgid)
+			*ret_owner = (pid_t)native;
+	}
+	close(fd);
+	return true;
 }
 
 /* The child that it waits for; 0: several, or none. */
@@ -237,6 +274,12 @@ static pid_t put_culprit(struct why *w, const struct doing *d)
 
 	if (d->state != 'S' && d->state != 'D')
 		return 0;
+	if (d->call == SYS_futex && waits_for_gil(d, &next)) {
+		fprintf(w->out, ", for the GIL");
+		if (next)
+			fprintf(w->out, ", which thread %d has", next);
+		return next;
+	}
 	next = d->call == SYS_futex ? lock_owner(d, &tgid) : 0;
 	if (next && tgid == d->tgid) {
 		if (next == d->tid)

@@ -6,7 +6,9 @@
 . "$(dirname "$0")/../lib.sh"
 need python3
 P=$TOP/tests/programs
+PROGRAMS_AT=$P
 PYTHON=$(readlink -f "$(command -v /usr/bin/python3 || command -v python3)")
+RUN=("$PYTHON")
 
 # recorded NAME PROGRAM ARGUMENTS OPTION...: each call of its function step() is a step.
 recorded() {
@@ -14,7 +16,7 @@ recorded() {
 	shift 3
 	# shellcheck disable=SC2086 # words
 	"$INFTRACE" record -q --strict --engine "$TOP/engines/python.json" --py-step "$program:step" --profile "$TMP/$name.jsonl" "$@" -- \
-		"$PYTHON" "$P/$program" $arguments >"$TMP/$name.log" 2>"$TMP/err" || not_ok "$name: recorded" "$(cat "$TMP/err")"
+		"${RUN[@]}" "$PROGRAMS_AT/$program" $arguments >"$TMP/$name.log" 2>"$TMP/err" || not_ok "$name: recorded" "$(cat "$TMP/err")"
 	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl"
 }
 
@@ -41,6 +43,50 @@ test_gil() {
 	check "gil: waits, and who was in the way" "$P/check_gil.py" --most 0.8 "$TMP/gil.jsonl" "$TMP/gil.log"
 	recorded rare python_gil.py "40 none none none gil"
 	check "gil: why steps were slow" grep -qE 'waited [0-9.]+ ms for the GIL' <("$INFTRACE" report -n 100 "$TMP/rare.jsonl")
+}
+
+# waits VERSION PLANT...: a shorter run of the same.
+waits() {
+	recorded "$1" python_gil.py "24 ${*:2}"
+	check "$1: waits for the lock, and who was in the way" "$P/check_gil.py" --most 0.8 "$TMP/$1.jsonl" "$TMP/$1.log"
+}
+
+test_versions() {
+	local version RUN
+	[ "$(python_versions | wc -l)" -gt 1 ] || skip "other versions" "there is one interpreter only"
+	while read -r version RUN; do
+		case $version in
+		3.8 | 3.9) waits "$version" none gil lock ;;
+		*) waits "$version" none gil lock gc ;;
+		esac
+	done < <(python_versions)
+}
+
+# Those of Debian's next release, which have marks of collections.
+test_next_release() {
+	local root version RUN PROGRAMS_AT=/mnt
+	root=$(python_next 2>&1) || {
+		skip "next release" "$root"
+		return
+	}
+	for version in 3.13 3.14; do
+		RUN=("$TOP/tests/engines/in_root" "$root" "$P" "/usr/bin/python$version")
+		waits "next-$version" none gil lock gc
+		recorded "next-$version-gc" python_gc.py 50 -o "$TMP/next.json"
+		check "next-$version: collections" "$P/check_gc.py" "$TMP/next-$version-gc.jsonl" "$TMP/next.json" "$TMP/next-$version-gc.log"
+	done
+}
+
+# Of a thread that waits for the lock: who has it. Before 3.11 its number is not to be found.
+test_why() {
+	spawn program "$PYTHON" -c '
+import threading
+threading.Thread(target=lambda: sum(range(10**11)), daemon=True).start()
+while True: pass'
+	sleep 1
+	"$INFTRACE" why -d 500ms -p "$program" >"$TMP/why" 2>&1 || not_ok "why" "$(cat "$TMP/why")"
+	check "why: who has the lock" grep -qE 'waits in futex.*, for the GIL(, which thread [0-9]+ has)?$' "$TMP/why"
+	kill -9 "$program"
 }
 
 # Every second program is written in Python: that alone makes none an engine.
