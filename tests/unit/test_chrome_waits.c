@@ -12,23 +12,21 @@ TEST_WITH(test_chrome_off_cpu, setup, teardown)
 	for (uint32_t st = ST_RUNNABLE; st < ST_MAX; st++) {
 		struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, st), .cpu_from = 1 };
 
-		r.h.start_ns = START + st * 10000;
+		r.h.start_ns = START + (st - ST_RUNNABLE) * 10000;
 		EMIT(&o, &r);
 	}
-	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':60.000,'dur':1.234,'name':'runnable','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':70.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':80.000,'dur':1.234,'name':'blocked: io','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':90.000,'dur':1.234,'name':'blocked: net','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':100.000,'dur':1.234,'name':'blocked: ipc','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':110.000,'dur':1.234,'name':'blocked: poll','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':120.000,'dur':1.234,'name':'blocked: sleep','cat':'sched','args':{'cpu':3,"
-				"'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':130.000,'dur':1.234,'name':'blocked: fault','cat':'sched','args':{'cpu':3,"
-				"'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':140.000,'dur':1.234,'name':'blocked: gpu','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':150.000,'dur':1.234,'name':'blocked: other','cat':'sched','args':{'cpu':3,"
-				"'cpu_before':1}}\n"
-				"{'ph':'X','pid':5000000,'tid':5000001,'ts':160.000,'dur':1.234,'name':'stopped','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n");
+	chrome_expect(&o, NULL, "{'ph':'X','pid':5000000,'tid':5000001,'ts':0.000,'dur':1.234,'name':'runnable','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':10.000,'dur':1.234,'name':'blocked: futex','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':20.000,'dur':1.234,'name':'blocked: gil','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':30.000,'dur':1.234,'name':'blocked: io','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':40.000,'dur':1.234,'name':'blocked: net','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':50.000,'dur':1.234,'name':'blocked: ipc','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':60.000,'dur':1.234,'name':'blocked: poll','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':70.000,'dur':1.234,'name':'blocked: sleep','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':80.000,'dur':1.234,'name':'blocked: fault','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':90.000,'dur':1.234,'name':'blocked: gpu','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':100.000,'dur':1.234,'name':'blocked: other','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n"
+				"{'ph':'X','pid':5000000,'tid':5000001,'ts':110.000,'dur':1.234,'name':'stopped','cat':'sched','args':{'cpu':3,'cpu_before':1}}\n");
 }
 
 TEST_WITH(test_chrome_wakeups, setup, teardown)
