@@ -356,7 +356,7 @@ struct probe {
 /* Bytes of a Python function's qualified name, and of the end of its file's path; ASCII only. */
 #define PYTHON_TEXT_MAX 64
 #define PYTHON_NAMES_MAX 16 /* functions that one --py-step stands for */
-#define PYTHON_CALLS_MAX 4   /* options --py-step */
+#define PYTHON_CALLS_MAX 16  /* options --py-step, and those of presets */
 
 /* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, from 3.12, and from 3.13 on. */
 enum python_layout {

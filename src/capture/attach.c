@@ -5,6 +5,7 @@
 #include <bpf/btf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include "target/process.h"
 #include "util/alloc.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/log.h"
 
 /*
@@ -108,11 +110,14 @@ void attach_free(struct attach *a)
 		return;
 	links_free(a->links);
 	checked_files_free(a->checked);
+	free(a->pythons);
 	free(a);
 }
 
 struct attach_collect {
 	struct attach *a;
+	uint32_t number;              /* of the file */
+	const struct engine *only;    /* its Python functions; NULL: all but those of engines that no target has */
 	const char *nop5_refused; /* symbol of the last one */
 	size_t nop5s_refused;
 	uint32_t parts; /* 1 << enum shed_part, of parts with sites */
@@ -197,6 +202,8 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	struct probe probe;
 	int err;
 
+	if (c->only ? !spec->is_python || spec->engine != c->only : spec->is_python && spec->engine && !spec->engine->matched)
+		return 0;
 	if (c->a->no_returns && returns) {
 		spec_refuse(pt, spec);
 		c->refused++;
@@ -288,7 +295,7 @@ static void warn_file(const char *shown, int err, size_t links)
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 }
 
-static int add_sites(struct attach *a, int file, struct file_sites *s, enum link_when when)
+static int add_sites(struct attach *a, uint32_t number, int file, struct file_sites *s, enum link_when when)
 {
 	int fd, err;
 
@@ -298,7 +305,7 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 	if (fd < 0)
 		return -errno;
 	count_sites(a->c.probes, s, 1);
-	err = links_add_file(a->links, a->number, fd, s, when);
+	err = links_add_file(a->links, number, fd, s, when);
 	if (err) {
 		count_sites(a->c.probes, s, -1);
 		close(fd);
@@ -319,23 +326,22 @@ static int attach_add_sites(struct attach *a, int file, struct attach_collect *c
 			file_sites_share(&c->sites[i], &c->sites[k]);
 	}
 	for (int i = 0; i < LINK_WHENS && !err; i++)
-		err = add_sites(a, file, &c->sites[order[i]], order[i]);
+		err = add_sites(a, c->number, file, &c->sites[order[i]], order[i]);
 	return err;
 }
 
 /*
  * fd refers to the same file even if it is deleted or replaced meanwhile. shown: the path as the
- * target sees it, to which the globs apply. Returns the number of sites or an error.
+ * target sees it, to which the globs apply. number, only: as in struct attach_collect. Returns the number of sites or an error.
  */
-static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
+static int attach_file_as(struct attach *a, int fd, pid_t pid, const char *shown, uint32_t number, const struct engine *only)
 {
 	char build_id[ELF_BUILD_ID_MAX] = "";
-	struct attach_collect c = { .a = a };
+	struct attach_collect c = { .a = a, .number = number, .only = only };
 	size_t links = 0, left_out = a->c.probes->left_out;
 	uint64_t begun = clock_boot_ns(), left = budget_left(a, pid, begun) / NSEC_PER_MSEC;
 	int err = -EDQUOT, n = 0;
 
-	a->number++;
 	if (left)
 		err = inspector_sites(a->c.inspector, fd, shown, a->c.states_only,
 			left < INSPECT_MS_MAX ? (unsigned int)left : INSPECT_MS_MAX, build_id, collect_site, &c);
@@ -369,6 +375,19 @@ static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 	return err ? err : n;
 }
 
+static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
+{
+	int n = attach_file_as(a, fd, pid, shown, ++a->number, NULL);
+
+	for (size_t i = 0; n >= 0 && i < a->c.probes->n_engines; i++) {
+		const struct engine *e = a->c.probes->engines[i];
+
+		if (e->has_python && e->matched && !fnmatch(PYTHON_FILES, basename(shown), 0))
+			*list_push(a->pythons, a->n_pythons, a->cap_pythons) = (struct python_placed){ a->number, e };
+	}
+	return n;
+}
+
 /* Whether an engine or a probe of the command line claims the file. Marks such engines as matched. */
 static bool attach_wants_file(struct attach *a, const char *shown, bool *ret_of_engine)
 {
@@ -377,6 +396,7 @@ static bool attach_wants_file(struct attach *a, const char *shown, bool *ret_of_
 		if (!engine_claims(a->c.probes->engines[i], shown))
 			continue;
 		a->c.probes->engines[i]->matched = true;
+		a->has_python |= a->c.probes->engines[i]->has_python;
 		*ret_of_engine = true;
 	}
 	return *ret_of_engine || probe_table_claims(a->c.probes, shown);
@@ -435,6 +455,44 @@ static int attach_scan_mapping(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
+static bool python_is_placed(const struct attach *a, uint32_t number, const struct engine *e)
+{
+	for (size_t i = 0; i < a->n_pythons; i++) {
+		if (a->pythons[i].number == number && a->pythons[i].engine == e)
+			return true;
+	}
+	return false;
+}
+
+/* The file has an interpreter, and was checked before it was known that a target has the engine. */
+static int attach_scan_python(const struct mapped_file *m, void *arg)
+{
+	struct attach_scan *s = arg;
+	struct attach *a = s->a;
+	struct checked_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
+
+	if (fnmatch(PYTHON_FILES, basename(m->path), 0) || !checked_files_number(a->checked, m->dev, m->ino, m->path, &file.number))
+		return 0;
+	for (size_t i = 0; i < a->c.probes->n_engines; i++) {
+		const struct engine *e = a->c.probes->engines[i];
+		int fd, n;
+
+		if (!e->has_python || !e->matched || (file.number && python_is_placed(a, file.number, e)) || file_open_mapped(s->pid, m, &fd))
+			continue;
+		if (!file.number) {
+			file.number = ++a->number;
+			checked_files_add(a->checked, &file, s->now_ns);
+		}
+		n = attach_file_as(a, fd, s->pid, m->path, file.number, e);
+		close(fd);
+		*list_push(a->pythons, a->n_pythons, a->cap_pythons) = (struct python_placed){ file.number, e };
+		s->sites += n > 0 ? n : 0;
+		if (n > 0 && a->placed)
+			a->placed(m->path, a->placed_arg);
+	}
+	return 0;
+}
+
 void attach_everywhere(struct attach *a, const char *why)
 {
 	int err = links_everywhere(a->links);
@@ -480,6 +538,8 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	attach_expect_process(a, pid);
 	attach_follow_process(a, pid, since_ns);
 	err = process_each_mapped(pid, attach_scan_mapping, &s);
+	if (!err && a->has_python)
+		err = process_each_mapped(pid, attach_scan_python, &s);
 	return err ? err : s.sites;
 }
 

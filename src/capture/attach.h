@@ -28,6 +28,12 @@ struct attach_config {
 
 #define BUDGET_PROCESSES 64
 
+/* A file with an interpreter in which an engine's Python functions have probes. */
+struct python_placed {
+	uint32_t number;
+	const struct engine *engine;
+};
+
 struct attach {
 	struct links *links; /* callers idle them, shed them or move them to the targets with links.h */
 	uint32_t parts;      /* 1 << enum shed_part, of parts with probes; only with `sheds` */
@@ -57,6 +63,9 @@ struct attach {
 	bool budget_told, unopened_told;
 	int nop5;        /* result of features_nop5(), or FEATURE_UNTRIED */
 	uint32_t number; /* of the last file that was read for its functions */
+	bool has_python; /* a target has an engine some of whose steps are Python functions */
+	struct python_placed *pythons;
+	size_t n_pythons, cap_pythons;
 };
 
 struct attach *attach_new(const struct attach_config *c);

@@ -138,3 +138,12 @@ bool checked_files_use(struct checked_files *s, uint64_t dev, uint64_t ino, cons
 		*ret_claimed = f->claimed;
 	return true;
 }
+
+bool checked_files_number(const struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint32_t *ret_number)
+{
+	const struct checked_entry *f = checked_files_find(s, dev, ino, 0) ?: checked_files_find(s, dev, ino, hash_name(name));
+
+	if (f)
+		*ret_number = f->number;
+	return f;
+}

@@ -31,6 +31,9 @@ void checked_files_add(struct checked_files *s, const struct checked_file *file,
 /* Whether the file is known; if so, notes that it was in use at now_ns. ret_claimed may be NULL. */
 bool checked_files_use(struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, bool *ret_claimed);
 
+/* Its number, if the file is known. */
+bool checked_files_number(const struct checked_files *s, uint64_t dev, uint64_t ino, const char *name, uint32_t *ret_number);
+
 /* Calls cb for each file with a device that was not in use since since_ns; forgets the file if cb returns true. */
 typedef bool (*unused_file_cb)(uint64_t dev, uint64_t ino, uint32_t number, void *arg);
 void checked_files_forget_unused(struct checked_files *s, uint64_t since_ns, unused_file_cb cb, void *arg);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "engine/rows.h"
+#include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/usdt.h"
 #include "util/alloc.h"
@@ -342,7 +343,7 @@ static int read_entry(struct preset_reader *r, const struct json_node *obj, stru
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
-		"bytes", "stand_in", "unless", NULL };
+		"bytes", "stand_in", "unless", "python", NULL };
 	const struct {
 		const char *key;
 		const char **to;
@@ -354,7 +355,7 @@ static int read_entry(struct preset_reader *r, const struct json_node *obj, stru
 	} flags[] = { { "detail_only", &e->detail_only }, { "nothrow", &e->nothrow }, { "exits", &e->exits },
 		{ "past_early_return", &e->past_early_return }, { "graph_launch", &e->graph_launch }, { "stand_in", &e->stand_in },
 		{ "outermost", &e->outermost } };
-	bool symbol = node_get(obj, "symbol");
+	bool symbol = node_get(obj, "symbol"), python = node_get(obj, "python");
 
 	if (check_keys(r, obj, known))
 		return -EINVAL;
@@ -364,9 +365,9 @@ static int read_entry(struct preset_reader *r, const struct json_node *obj, stru
 	}
 	e->instant = node_get(obj, "instant");
 	e->usdt = node_get(obj, "usdt");
-	if (symbol + !!e->begin + e->instant + e->usdt != 1 || !e->begin != !e->end)
+	if (symbol + python + !!e->begin + e->instant + e->usdt != 1 || !e->begin != !e->end)
 		return preset_error(r, symbol ? "symbol" : "role",
-			"give one of symbol, begin and end, instant, or usdt");
+			"give one of symbol, begin and end, instant, usdt, or python");
 	e->instant |= e->usdt;
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		const struct json_node *v = node_get(obj, flags[i].key);
@@ -581,6 +582,40 @@ static int probe_add_named(struct preset_reader *r, const struct json_node *obj,
 	return add_probe(r, obj, e, symbol);
 }
 
+/* "python": functions each of whose calls is a step. */
+static int read_python(struct preset_reader *r, const struct json_node *obj, const struct preset_entry *e)
+{
+	static const char *const known[] = { "python", "role", "name", NULL };
+	const struct json_node *v = node_get(obj, "python");
+	const char *why = "must be a name or an array of names";
+	char names[PYTHON_NAMES_MAX * 2 * PYTHON_TEXT_MAX] = "";
+	struct probe_spec *s;
+	size_t len = 0;
+
+	if (find_unknown(obj, known))
+		return preset_error(r, "python", "goes with role and name only");
+	if (strcmp(e->role, "step"))
+		return preset_error(r, "role", "a Python function is a step");
+	if (node_is(v, JSON_ARRAY)) {
+		json_for_each (name, v) {
+			const char *text = node_is_valid_text(name, SPEC_STRING_MAX) ? name->text : "";
+
+			if (len < sizeof(names))
+				len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len ? "|" : "", text);
+		}
+	} else {
+		snprintf(names, sizeof(names), "%s", node_string(v) ?: "");
+	}
+	if (len >= sizeof(names))
+		return preset_error(r, "python", "there are too many names");
+	s = probe_table_engine_python(r->pt, r->e, names, &why);
+	if (!s)
+		return preset_error(r, "python", "%s", why);
+	if (e->name && spec_set_name(s, e->name, &why))
+		return preset_error(r, "name", "%s", why);
+	return 0;
+}
+
 /* "symbol", "instant" and "usdt" may be arrays: functions that take the same arguments. */
 static int read_probe(struct preset_reader *r, const struct json_node *obj)
 {
@@ -599,6 +634,8 @@ static int read_probe(struct preset_reader *r, const struct json_node *obj)
 		return 0;
 	if (e.hidden && !node_get(obj, "names"))
 		return 0;
+	if (node_get(obj, "python"))
+		return read_python(r, obj, &e);
 	if (e.begin)
 		return add_probe(r, obj, &e, e.begin);
 	key = e.usdt ? "usdt" : e.instant ? "instant"

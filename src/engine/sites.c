@@ -79,55 +79,80 @@ static int add_in_module(struct python_calls *c, const char *option, const char 
 	return err;
 }
 
+/* Adds the functions of one name, as of an option. */
+static int python_calls_add(struct python_calls *c, const char *name, const char **ret_why)
+{
+	const char *colon = strrchr(name, ':');
+	int err;
+
+	if (colon)
+		return python_calls_add_name(c, colon + 1, name, (size_t)(colon - name), ret_why);
+	err = python_calls_add_name(c, name, NULL, 0, ret_why);
+	/* not within main.<locals>.step */
+	for (const char *dot = strchr(name, '.'); dot && !err; dot = strchr(dot + 1, '.')) {
+		if (memchr(name, '<', (size_t)(dot - name)))
+			break;
+		*ret_why = "a name between two dots is missing";
+		err = dot == name || dot[1] == '.' || !dot[1] ? -EINVAL : add_in_module(c, name, dot + 1, ret_why);
+	}
+	return err;
+}
+
 int python_names_parse(const char *option, struct python_calls *ret_calls, const char **ret_why)
 {
 	struct python_calls c = { .n = 0 };
-	const char *colon = strrchr(option, ':');
-	int err;
+	char *names = xstrdup(option), *rest = names, *name;
+	int err = 0;
 
-	if (colon) {
-		err = python_calls_add_name(&c, colon + 1, option, (size_t)(colon - option), ret_why);
-	} else {
-		err = python_calls_add_name(&c, option, NULL, 0, ret_why);
-		/* not within main.<locals>.step */
-		for (const char *dot = strchr(option, '.'); dot && !err; dot = strchr(dot + 1, '.')) {
-			if (memchr(option, '<', (size_t)(dot - option)))
-				break;
-			*ret_why = "a name between two dots is missing";
-			err = dot == option || dot[1] == '.' || !dot[1] ? -EINVAL : add_in_module(&c, option, dot + 1, ret_why);
-		}
-	}
+	while (!err && (name = strsep(&rest, "|")))
+		err = python_calls_add(&c, name, ret_why);
+	free(names);
 	if (!err)
 		*ret_calls = c;
 	return err;
 }
 
-int probe_table_add_python(struct probe_table *pt, const char *option)
+static struct probe_spec *add_python(struct probe_table *pt, const char *names, const char **ret_why)
 {
 	struct python_calls calls;
-	struct probe_spec *s = NULL;
-	const char *why = "there are too many probes";
+	struct probe_spec *s;
 	unsigned int n = 0;
-	char shown[200];
-	int err;
 
 	for (size_t i = 0; i < pt->n; i++)
 		n += pt->specs[i].is_python;
-	err = python_names_parse(option, &calls, &why);
-	if (!err && n == PYTHON_CALLS_MAX) {
-		why = "more than 4 of them";
-		err = -EINVAL;
-	}
-	if (!err)
-		s = spec_append(pt, PYTHON_FILES, option);
+	if (python_names_parse(names, &calls, ret_why))
+		return NULL;
+	*ret_why = "there are too many of them, or of other probes";
+	s = n < PYTHON_CALLS_MAX ? spec_append(pt, PYTHON_FILES, names) : NULL;
 	if (!s)
-		return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION",
-			text_printable(shown, sizeof(shown), option), why);
+		return NULL;
 	s->is_python = true;
 	s->is_glob = s->is_usdt = false;
 	s->role = ROLE_STEP;
 	s->flags = PROBE_F_SPAN;
-	return 0;
+	return s;
+}
+
+int probe_table_add_python(struct probe_table *pt, const char *option)
+{
+	const char *why;
+	char shown[200];
+
+	if (add_python(pt, option, &why))
+		return 0;
+	return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION",
+		text_printable(shown, sizeof(shown), option), why);
+}
+
+struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why)
+{
+	struct probe_spec *s = add_python(pt, names, ret_why);
+
+	if (!s)
+		return NULL;
+	s->engine = e;
+	e->has_step = e->has_python = true;
+	return s;
 }
 
 /* Before 3.11 functions have only their own name: cuts names down to it, and drops those that no file then identifies. */
@@ -431,7 +456,10 @@ static void site_warn_refused(struct probe_table *pt, const char *shown, const s
 	if (told)
 		return;
 	if (f->kind == FOUND_NO_PYTHON) {
-		log_warn("--py-step %s: not in %s: %s", s->symbol, shown, f->why);
+		if (s->engine)
+			log_debug("%s: not in %s: %s", s->symbol, shown, f->why);
+		else
+			log_warn("--py-step %s: not in %s: %s", s->symbol, shown, f->why);
 		return;
 	}
 	if (f->kind == FOUND_GO)

@@ -18,12 +18,16 @@
 
 /*
  * The functions that an option stands for: "FILE:QUALIFIED.NAME", where FILE is the end of a path; or
- * "PACKAGE.MODULE.QUALIFIED.NAME", each way to split it, and without a module, in any file. -EINVAL with the reason.
+ * "PACKAGE.MODULE.QUALIFIED.NAME", each way to split it, and without a module, in any file; or several of these, with | in
+ * between. -EINVAL with the reason.
  */
 int python_names_parse(const char *option, struct python_calls *ret_calls, const char **ret_why);
 
 /* Appends a step. On failure one line has been printed; -EINVAL. */
 int probe_table_add_python(struct probe_table *pt, const char *option);
+
+/* The same for a preset. NULL, with the reason. */
+struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why);
 
 /* Sets what the programs need to know of a specification added by probe_table_add_python(); returns its number among them. */
 unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls);

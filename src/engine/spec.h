@@ -161,6 +161,7 @@ struct engine {
 	bool matched; /* some target maps one of its files */
 	unsigned int number; /* 1 + its index in the table */
 	bool has_step, has_stand_in;
+	bool has_python; /* some of its steps are Python functions */
 };
 
 struct probe_table {

@@ -22,7 +22,7 @@ static void expect_bad(const char *text, const char *problem)
 #define NAMES_RULE "write: {\"ARG\": \"$ARG\"}, the second a str"
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
-#define PAIR_RULE "give one of symbol, begin and end, instant, or usdt"
+#define PAIR_RULE "give one of symbol, begin and end, instant, usdt, or python"
 #define BYTES_RULE "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\""
 #define SIZES_RULE "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it"
 #define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
@@ -88,6 +88,9 @@ static const struct {
 	{ PROBES("{'usdt':['p:n','p:'],'role':'op'}"), "1: usdt: write PROVIDER:NAME" },
 	{ PROBES("{'usdt':'usdt:p:n','role':'op'}"), "1: usdt: write PROVIDER:NAME" },
 	{ PROBES("{'usdt':[],'role':'op'}"), "1: usdt: must be a name or an array of names" },
+	{ PROBES("{'python':'m.f',\n'role':'op'}"), "2: role: a Python function is a step" },
+	{ PROBES("{'python':['m.f',''],\n'role':'step'}"), "1: python: a name, and the end of a path, have 1 to 63 bytes" },
+	{ PROBES("{'python':'m.f','role':'step',\n'args':{}}"), "1: python: goes with role and name only" },
 	{ PROBES("{'symbol':'f*',\n'unless':'usdt:p:n','role':'op'}"), "2: unless: is for a symbol that is no glob" },
 	{ PROBES("{'symbol':'f',\n'unless':'g','role':'op'}"), "2: unless: must be usdt:PROVIDER:NAME" },
 	{ PROBES("{'usdt':'p:n','symbol':'f','role':'op'}"), "1: symbol: " PAIR_RULE },
