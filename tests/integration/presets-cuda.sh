@@ -70,7 +70,7 @@ exact, globs = {}, {}
 for preset in "cuda", "nccl", "vllm":
     with open(f"{presets}/{preset}.json") as f:
         for p in json.load(f)["probes"]:
-            symbols = p.get("symbol", p.get("instant"))
+            symbols = p.get("symbol", p.get("instant", []))
             for s in symbols if isinstance(symbols, list) else [symbols]:
                 (globs if "*" in s else exact)[s.rstrip("*")] = p
 
