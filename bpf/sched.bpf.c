@@ -183,7 +183,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	now = now_ns();
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
 		if (cfg.steps)
-			ran_catch_up(out, prev, now);
+			ran_catch_up(prev, now);
 		on_cpu_emit(prev->tgid, prev->pid, ran_since(), now, preempt ? REC_ON_CPU_PREEMPTED : prev_state);
 	}
 	if (out) {

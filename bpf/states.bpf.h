@@ -192,8 +192,6 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	if (!off || (since && __sync_val_compare_and_swap(&t->since, since, now) != since))
 		return 0;
 	WRITE_ONCE(t->off, 0);
-	t->on_ns = now;
-	t->on_cpu = bpf_get_smp_processor_id();
 	if (since)
 		thread_add(t, t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off, now - since);
 	__sync_fetch_and_add(&stats.missed_switches, 1);

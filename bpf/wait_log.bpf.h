@@ -265,16 +265,14 @@ static __always_inline void on_cpu_emit(u32 tgid, u32 tid, u64 from, u64 to, u32
 	emit_submit(r);
 }
 
-/* The running task's entry is another one's, whose leaving was not reported: it ends when prev came onto the CPU, if that is known.
- * came: when that was by the states of prev, with which the log agrees, if it is later than the last switch. */
-static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, struct task_struct *prev, u64 now, u64 came)
+/* The running task's entry is another one's, whose leaving was not reported: it ends when prev came onto the CPU, if that is known. */
+static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, struct task_struct *prev, u64 now)
 {
+	u64 from = came_onto_cpu(prev, now);
 	struct ran *r = ran_at(cpu, heads->ran), *before = ran_at(cpu, heads->ran - 1), *after = ran_at(cpu, heads->ran + 1);
-	u64 from;
 
 	if (!r || !before || !after)
 		return;
-	from = came > before->end_ns ? came : came_onto_cpu(prev, now);
 	if (!before->end_ns || from <= before->end_ns) {
 		ran_is(r, prev);
 		return;
@@ -290,15 +288,15 @@ static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, str
 	WRITE_ONCE(heads->ran, heads->ran + 1);
 }
 
-/* Makes prev the running task of the log. out: as in ran_switch(). */
-static __always_inline void ran_catch_up(const struct thread *out, struct task_struct *prev, u64 now)
+/* Makes prev the running task of the log. */
+static __always_inline void ran_catch_up(struct task_struct *prev, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *r = heads ? ran_at(cpu, heads->ran) : NULL;
 
 	if (r && r->tid != (u32)prev->pid)
-		ran_unreported(cpu, heads, prev, now, out ? out->on_ns : 0);
+		ran_unreported(cpu, heads, prev, now);
 }
 
 /* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
@@ -314,7 +312,7 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 		return;
 	r = ran_at(cpu, heads->ran);
 	if (cfg.steps && r && r->tid != (u32)prev->pid) {
-		ran_unreported(cpu, heads, prev, now, out ? out->on_ns : 0);
+		ran_unreported(cpu, heads, prev, now);
 		r = ran_at(cpu, heads->ran);
 	}
 	after = ran_at(cpu, heads->ran + 1);
