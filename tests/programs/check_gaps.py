@@ -22,7 +22,7 @@ import sys
 STATES = {
     "spin": {"cpu"}, "sleep": {"blocked_sleep"}, "lock": {"cpu"}, "upstream": {"blocked_sleep"}, "unix": {"blocked_sleep"},
     "pipe": {"blocked_sleep"}, "client": {"blocked_sleep"}, "child": {"cpu", "fault"}, "stop": {"stopped"}, "faults": {"fault", "cpu"}, "none": set(),
-    "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault"},
+    "cold": {"blocked_io"}, "limit": {"runnable"}, "timer": {"blocked_poll"}, "collection": {"cpu", "fault", "gc"},
     "silent": {"blocked_net", "blocked_ipc"}, "tokenizer": {"cpu"},
 }
 

@@ -28,8 +28,8 @@ def main():
         stages, seen = step["stage_us"], t["collections"]
         got, most = ns(stages.get("gc", 0)), sum(c[1] for c in seen)
         least = 0.95 * sum(c[2] for c in seen) - CALLBACKS_NS * len(seen) - ns(stages.get("fault", 0)) - ns(stages.get("irq", 0))
-        if "runnable" in stages:  # the kernel of a virtual machine does not report each switch: then it ran earlier than is known
-            least -= most // 10
+        # the kernel of a virtual machine does not report each switch: then it ran earlier than is known
+        least -= ns(stages.get("runnable", 0))
         least = max(least, len(seen))
         if t["plant"] != "none" and not seen:
             wrong.append(f"step {i}, {t['plant']}: the program has collected nothing")

@@ -39,7 +39,7 @@ class Holder(threading.Thread):
     def __init__(self, n):
         super().__init__(daemon=True)
         self.n, self.wanted, self.did = n, None, 0
-        self.begin, self.has, self.lock = threading.Event(), threading.Event(), threading.Lock()
+        self.begin, self.has, self.never, self.lock = threading.Event(), threading.Event(), threading.Event(), threading.Lock()
 
     def run(self):
         while True:
@@ -53,7 +53,7 @@ class Holder(threading.Thread):
             else:
                 with self.lock:
                     self.has.set()
-                    time.sleep(HOLD_NS / 1e9)
+                    self.never.wait(HOLD_NS / 1e9)  # a sleep in select() may seem to be ended by whom its timer interrupts
 
     def hold(self, what):
         self.wanted = what
