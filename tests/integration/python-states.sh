@@ -40,15 +40,15 @@ test_gc() {
 # Waits for the interpreter's lock, and who had it; others are waits for a lock. On a busy machine something else may be in the way.
 test_gil() {
 	recorded gil python_gil.py 60
-	check "gil: waits, and who was in the way" "$P/check_gil.py" --most 0.8 "$TMP/gil.jsonl" "$TMP/gil.log"
+	check "gil: waits, and who was in the way" "$P/check_gil.py" --most 0.6 "$TMP/gil.jsonl" "$TMP/gil.log"
 	recorded rare python_gil.py "40 none none none gil"
 	check "gil: why steps were slow" grep -qE 'waited [0-9.]+ ms for the GIL' <("$INFTRACE" report -n 100 "$TMP/rare.jsonl")
 }
 
-# waits VERSION PLANT...: a shorter run of the same.
+# waits VERSION PLANT...: a shorter run of the same, where something else may more easily be in the way of most of a plant.
 waits() {
 	recorded "$1" python_gil.py "24 ${*:2}"
-	check "$1: waits for the lock, and who was in the way" "$P/check_gil.py" --most 0.8 "$TMP/$1.jsonl" "$TMP/$1.log"
+	check "$1: waits for the lock, and who was in the way" "$P/check_gil.py" --most 0.5 "$TMP/$1.jsonl" "$TMP/$1.log"
 }
 
 test_versions() {
