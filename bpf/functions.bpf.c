@@ -358,7 +358,7 @@ static __always_inline bool call_counts(struct thread *t, const struct probe *p,
 	return !p->outermost || !role_entered(t, p->role, sp);
 }
 
-/* User space reads it in place. The oldest is overwritten; user space counts those that it has missed. */
+/* User space reads it in place. The oldest is overwritten: what it has not read until then is time on the CPU like any other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -389,10 +389,10 @@ static __always_inline void op_enter(
 		t->op.end = c->now;
 		if (cfg.pmu)
 			pmu_mark(PMU_OP_END, 0);
-		if (p->role == ROLE_GC)
+		if (p->role == ROLE_GC) { /* not only when the next one begins */
 			collection_log(w.tid, t->op.start, c->now);
-		if (p->role == ROLE_GC)
 			op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, 0);
+		}
 	}
 	/* it began within a function whose entry and return were not seen: by now it is over */
 	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&

@@ -58,7 +58,6 @@ struct wake {
 	u8 pad[5];
 };
 
-/* Entries written so far. The entry at `ran` is the running task, which has not left yet. */
 /* A thread has collected garbage. */
 struct collection {
 	u64 start_ns, end_ns;
@@ -68,6 +67,7 @@ struct collection {
 
 #define COLLECTIONS_MAX 4096 /* a power of two */
 
+/* Entries written so far. The entry at `ran` is the running task, which has not left yet. */
 struct wait_log_heads {
 	u64 ran, wakes;
 	u64 place;  /* see on_task_stack() */

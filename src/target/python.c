@@ -816,13 +816,13 @@ static int find_exit_3_12(struct python_search *s)
  * code is as the interpreter's other tools want it, before the thread looks for anything else to do:
  *	mov code, [frame];  mov version, [state + EVAL_BREAKER];  ...;  cmp [code + VERSION], version;  ...;  jne
  * The jump is the place: the function goes on if they are equal; otherwise a more general RESUME does the same. The compiler
- * puts these anywhere, so all of the code is searched for the comparison. Functions end as in 3.12.
+ * puts these anywhere, so all of the code is searched for the comparison. Functions end as in 3.12. CPython: Python/bytecodes.c.
  */
 #define EVAL_BREAKER 24
 #define VERSION 168    /* in a code object, of builds with the global lock */
 #define RESUME_BACK 32 /* bytes from the loads to the comparison */
 #define RESUME_AHEAD 2 /* instructions from there to the jump */
-#define RESUMES_MAX 8  /* RESUME, for tools, and the version for code as it is */
+#define RESUMES_MAX 8  /* RESUME, RESUME_CHECK and INSTRUMENTED_RESUME, each perhaps more than once */
 
 /* "cmp [register + VERSION], register", or the other way round: the length up to the number, which begins at p; 0: another one. */
 static size_t compares_version(const uint8_t *p)

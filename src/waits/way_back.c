@@ -246,7 +246,7 @@ struct walk {
 	struct way *way;
 	uint64_t from_ns, begin_ns, at_ns; /* explained from at_ns on */
 	uint32_t on;
-	uint32_t gil; /* the thread that had the interpreter's lock at at_ns, for which the one before it waited; 0: not known */
+	uint32_t gil; /* who had a Python interpreter's lock when the wait for it that was looked at last began; 0: not known */
 	unsigned int cpu; /* on which it came at at_ns */
 	bool wakes;       /* at at_ns it woke the thread of the segment after it */
 	unsigned int steps;
@@ -300,6 +300,8 @@ static void collections_add(struct wait_walker *w, const struct collection *new)
 	struct collector *c, *oldest = w->collectors;
 	const struct collection *last;
 
+	if (new->end_ns <= new->start_ns) /* it is being written */
+		return;
 	HASH_FIND(hh, w->collectors, &new->tid, sizeof(new->tid), c);
 	if (!c) {
 		if (HASH_COUNT(w->collectors) == COLLECTORS_MAX) {
@@ -311,7 +313,7 @@ static void collections_add(struct wait_walker *w, const struct collection *new)
 		HASH_ADD(hh, w->collectors, tid, sizeof(c->tid), c);
 	}
 	last = c->n ? &c->list[(c->n - 1) % KEPT_MAX] : NULL;
-	if (new->end_ns > new->start_ns && (!last || last->end_ns <= new->start_ns)) /* else it was being written */
+	if (!last || last->end_ns <= new->start_ns) /* else it is an old one that is being overwritten */
 		c->list[c->n++ % KEPT_MAX] = *new;
 }
 

@@ -55,9 +55,10 @@ vllm() {
 }
 
 test_steps() {
-	check "vllm: is recorded" vllm core --strict -- "$TMP/_C.abi3.so"
+	check "vllm: is recorded" vllm core --strict -v -- "$TMP/_C.abi3.so"
 	check "vllm: each call after its library was there is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/core.json" "$TMP/core.out" step
 	check "vllm: valid" "$INFTRACE" validate "$TMP/core.json" "$TMP/core.jsonl"
+	check "vllm: its probes are told" grep -q 'probe vllm' "$TMP/core.err" # which test_no_engine wants not to see
 	same "vllm: as many lines" "$(grep -c '"event":"token_prof"' "$TMP/core.jsonl")" 60
 }
 

@@ -498,6 +498,9 @@ TABLE_TEST(test_python)
 	assert_true(python_names_tell("Model.step", PYTHON_LAYOUT_3_11, &why));
 	assert_true(python_names_tell("step", PYTHON_LAYOUT_3_8, &why));
 	assert_true(python_names_tell("gen.py:Model.step", PYTHON_LAYOUT_3_8, &why));
+	assert_int_equal(python_names_parse("a|gen.py:b", &c, &why), 0);
+	assert_int_equal(c.n, 2);
+	assert_int_equal(python_names_parse("a|", &c, &why), -EINVAL);
 	assert_true(python_names_tell("pkg.mod.step", PYTHON_LAYOUT_3_8, &why));
 	assert_false(python_names_tell("Model.step", PYTHON_LAYOUT_3_8, &why));
 	assert_false(python_names_tell("main.<locals>.step", PYTHON_LAYOUT_3_8, &why));
