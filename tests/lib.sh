@@ -286,7 +286,7 @@ same() {
 # site-packages and what most expressions do not need, Python starts in a third of the time.
 json() {
 	python3 -I -S - "$@" <<-'PY'
-		import gc, json, math, sys
+		import gc, json, math, re, sys
 
 		gc.disable()  # nothing goes before the end
 
@@ -308,7 +308,7 @@ json() {
 		            object_hook=lambda d: {"args": {}, **d} if "ph" in d else d)
 		    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
-		names = {"json": json, "math": math}
+		names = {"json": json, "math": math, "re": re}
 		if "statistics." in sys.argv[1]:
 		    import statistics
 		    names["statistics"] = statistics
