@@ -24,7 +24,7 @@
 #define STACK_MAX (64u << 10) /* bytes between a step's frame and what it calls */
 #define NAMED_MAX 2
 #define TOLD_MAX 16 /* processes with a warning; further ones are only in the outputs */
-#define SLOW_MAX 16 /* retries, over all processes, where files take too long to read */
+#define RETRIES_MAX 16 /* over all processes, where files cannot be read, or not in time */
 
 /* A process without steps. */
 struct suspect {
@@ -46,7 +46,7 @@ struct misfits {
 	struct suspect **list;
 	size_t n, size;
 	uint64_t next_ns;
-	unsigned int told, slow;
+	unsigned int told, retries;
 };
 
 struct misfits *misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins)
@@ -75,7 +75,7 @@ struct misfit_look {
 	struct misfits *m;
 	struct suspect *s;
 	const struct mapped_file *file;
-	bool slow; /* a file took too long to be read */
+	bool unread; /* a file could not be read, or not in time */
 };
 
 static bool spec_is_step(const struct probe_spec *s)
@@ -97,7 +97,6 @@ static int suspect_add_code(const struct probe_site *ps, void *arg)
 	return 0;
 }
 
-/* Ignores errors: a file only adds to the message and shows steps that began before. */
 static int suspect_inspect_file(const struct mapped_file *f, void *arg)
 {
 	char names[160], shown[64], shown_names[128];
@@ -113,12 +112,16 @@ static int suspect_inspect_file(const struct mapped_file *f, void *arg)
 		any = i;
 		own = own == pt->n && pt->specs[i].engine->number == s->key.engine ? i : own;
 	}
-	if (any == pt->n || file_open_mapped((pid_t)s->key.tgid, f, &fd))
+	if (any == pt->n)
 		return 0;
+	if (file_open_mapped((pid_t)s->key.tgid, f, &fd)) {
+		l->unread = true;
+		return 0;
+	}
 	l->file = f;
 	pt->reading.dev = f->dev;
 	pt->reading.ino = f->ino;
-	l->slow |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, suspect_add_code, l) == -ETIMEDOUT;
+	l->unread |= inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, suspect_add_code, l) < 0;
 	if (own < pt->n && !*s->like && !inspector_steps(l->m->inspector, fd, own, names, sizeof(names)) && *names)
 		snprintf(s->like, sizeof(s->like), "; %s has %s", text_printable(shown, sizeof(shown), strrchr(f->path, '/') + 1),
 			text_printable(shown_names, sizeof(shown_names), names));
@@ -178,7 +181,7 @@ static struct suspect *misfits_find_suspect(const struct misfits *m, const struc
 	return NULL;
 }
 
-/* Returns NULL if the process ended meanwhile, or its files could not be read in time. */
+/* Returns NULL if the process ended meanwhile, or its files could not be read: once more at the next turn. */
 static struct suspect *misfits_get_suspect(struct misfits *m, const struct engine_key *key)
 {
 	const struct engine *e = m->pt->engines[key->engine - 1];
@@ -194,10 +197,11 @@ static struct suspect *misfits_get_suspect(struct misfits *m, const struct engin
 		s = *list_push(m->list, m->n, m->size) = xmalloc(sizeof(*s));
 	*s = (struct suspect){ .key = *key };
 	l.s = s;
-	process_each_mapped((pid_t)key->tgid, suspect_inspect_file, &l); /* records taken now may end it */
-	if (!s->key.tgid)
+	if (process_each_mapped((pid_t)key->tgid, suspect_inspect_file, &l))
+		l.unread = true;
+	if (!s->key.tgid) /* a record that was taken meanwhile */
 		return NULL;
-	if (l.slow && m->slow++ < SLOW_MAX) { /* a step that began before would not be recognised */
+	if (l.unread && m->retries++ < RETRIES_MAX) { /* a step that began before would not be recognised */
 		s->key.tgid = 0;
 		return NULL;
 	}
