@@ -15,8 +15,8 @@ recorded() {
 	local name=$1 program=$2 arguments=$3
 	shift 3
 	# shellcheck disable=SC2086 # words
-	"$INFTRACE" record -q --strict --engine "$TOP/engines/python.json" --py-step "$program:step" --profile "$TMP/$name.jsonl" "$@" -- \
-		"${RUN[@]}" "$PROGRAMS_AT/$program" $arguments >"$TMP/$name.log" 2>"$TMP/err" || not_ok "$name: recorded" "$(cat "$TMP/err")"
+	engine_recorded "$name" --strict --engine "$TOP/engines/python.json" --py-step "$program:step" --profile "$TMP/$name.jsonl" "$@" -- \
+		"${RUN[@]}" "$PROGRAMS_AT/$program" $arguments || not_ok "$name: recorded" "$(cat "$TMP/$name.err")"
 	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl"
 }
 
@@ -32,7 +32,7 @@ test_gc() {
 		return
 	}
 	recorded gc python_gc.py 100 -o "$TMP/gc.json"
-	check "gc: in steps, and slices" "$P/check_gc.py" "$TMP/gc.jsonl" "$TMP/gc.json" "$TMP/gc.log"
+	check "gc: in steps, and slices" "$P/check_gc.py" "$TMP/gc.jsonl" "$TMP/gc.json" "$TMP/gc.out"
 	check "gc: valid trace" "$INFTRACE" validate "$TMP/gc.json"
 	check "gc: why steps were slow" grep -q 'collected garbage for [0-9.]* ms' <("$INFTRACE" report -n 100 "$TMP/gc.jsonl")
 }
@@ -40,7 +40,7 @@ test_gc() {
 # Waits for the interpreter's lock, and who had it; others are waits for a lock. On a busy machine something else may be in the way.
 test_gil() {
 	recorded gil python_gil.py 60
-	check "gil: waits, and who was in the way" "$P/check_gil.py" --most 0.6 "$TMP/gil.jsonl" "$TMP/gil.log"
+	check "gil: waits, and who was in the way" "$P/check_gil.py" --most 0.6 "$TMP/gil.jsonl" "$TMP/gil.out"
 	recorded rare python_gil.py "40 none none none gil"
 	check "gil: why steps were slow" grep -qE 'waited [0-9.]+ ms for the GIL' <("$INFTRACE" report -n 100 "$TMP/rare.jsonl")
 }
@@ -48,7 +48,7 @@ test_gil() {
 # waits VERSION PLANT...: a shorter run of the same, where something else may more easily be in the way of most of a plant.
 waits() {
 	recorded "$1" python_gil.py "24 ${*:2}"
-	check "$1: waits for the lock, and who was in the way" "$P/check_gil.py" --most 0.5 "$TMP/$1.jsonl" "$TMP/$1.log"
+	check "$1: waits for the lock, and who was in the way" "$P/check_gil.py" --most 0.5 "$TMP/$1.jsonl" "$TMP/$1.out"
 }
 
 test_versions() {
@@ -73,7 +73,7 @@ test_next_release() {
 		RUN=("$TOP/tests/engines/in_root" "$root" "$P" "/usr/bin/python$version")
 		waits "next-$version" none gil lock gc
 		recorded "next-$version-gc" python_gc.py 50 -o "$TMP/next.json"
-		check "next-$version: collections" "$P/check_gc.py" "$TMP/next-$version-gc.jsonl" "$TMP/next.json" "$TMP/next-$version-gc.log"
+		check "next-$version: collections" "$P/check_gc.py" "$TMP/next-$version-gc.jsonl" "$TMP/next.json" "$TMP/next-$version-gc.out"
 	done
 }
 

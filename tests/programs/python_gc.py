@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Steps in which Python collects garbage, or does not: python_gc.py STEPS
 
-Prints, for each step, its collections as Python's own callbacks see them: [generation, ns, ns of CPU time] each. The callbacks
+Prints "ready", waits for a line of input, and prints for each step its collections as Python's own callbacks see them: [generation, ns, ns of CPU time] each. The callbacks
 come before and after what the interpreter marks for tracers.
 """
 import gc
@@ -55,6 +55,8 @@ def main():
     gc.collect()
     kept = [[i] for i in range(OBJECTS)]
     gc.callbacks.append(on_collection)
+    print("ready", flush=True)
+    sys.stdin.readline()
     for i in range(int(sys.argv[1])):
         here.seen = []
         step(PLANTS[i % len(PLANTS)])

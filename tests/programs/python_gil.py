@@ -82,6 +82,8 @@ def main():
     holder = Holder(calls_of(HOLD_NS))
     holder.start()
     plants = sys.argv[2:] or PLANTS
+    print("ready", flush=True)
+    sys.stdin.readline()
     for i in range(int(sys.argv[1])):
         plant = plants[i % len(plants)]
         step(plant, holder)
