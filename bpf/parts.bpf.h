@@ -35,7 +35,7 @@ struct rows {
 	u64 outputs, ids; /* so far */
 	u64 first;	  /* the first sequence */
 	u64 mask;
-	u64 in;	      /* 1 << part, for the parts of this or the previous row */
+	u64 in;	      /* 1 << part, for the first 64 parts, of this or the previous row */
 	u64 last;     /* sequence of the previous row, if it has only one */
 	u64 last_part; /* that sequence's part, or STEP_PARTS_MAX; ROW_PART_NONE: the row has no sequence, or several */
 	u64 run;      /* the last two rows have the same sequence, so the next ones may, too */
@@ -51,12 +51,12 @@ struct rows {
 	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* + 8 likewise */
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
-	u64 id_mark[ROW_IDS]; /* round << 8 | part, or STEP_PARTS_MAX */
+	u64 id_mark[ROW_IDS]; /* round << 16 | part, or STEP_PARTS_MAX */
 	u8 set[PARTS_SETS]; /* set[i] ^ i is the index in `parts` of enum parts_of i: so all zero is a permutation, too */
 	struct row_parts parts[PARTS_SETS];
 	struct rec_step_parts out; /* a step as it is sent */
 };
-#define ROW_PART_NONE 0xff
+#define ROW_PART_NONE 0xffff
 #define ROW_HAVE_IDS (1u << ROW_COLUMNS)
 
 /* Full (no memory): the rows of the step are unknown. */

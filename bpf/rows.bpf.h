@@ -220,24 +220,26 @@ static __always_inline void part_position(struct rows *r, const struct probe *p,
 }
 
 /* Returns the part that belongs to a sequence, or an error if the table has no room: then the number of different
- * sequences is unknown. */
-static __always_inline int row_id(struct rows *r, u64 id)
+ * sequences is unknown. make: a sequence without one gets it; otherwise that is an error. tries: slots of the table in which it may be. */
+static __always_inline int row_id(struct rows *r, u64 id, bool make, u32 tries)
 {
 	u32 place = (u32)(id * 0x9e3779b97f4a7c15ull >> 32);
 
-	for (u32 i = 0; i < ROW_TRIES; i++) {
+	for (u32 i = 0; i < tries; i++) {
 		u32 at = place + i;
 		int part;
 
 		barrier_var(at);
 		at &= ROW_IDS - 1;
-		if (r->id_mark[at] >> 8 == r->round) {
+		if (r->id_mark[at] >> 16 == r->round) {
 			if (r->id[at] == id)
-				return r->id_mark[at] & 0xff;
+				return r->id_mark[at] & 0xffff;
 			continue;
 		}
+		if (!make)
+			return -1;
 		part = part_begin(r, id);
-		r->id_mark[at] = r->round << 8 | (u8)part;
+		r->id_mark[at] = r->round << 16 | (u16)part;
 		r->id[at] = id;
 		if (!r->ids++)
 			r->first = id;
@@ -256,7 +258,7 @@ static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 out
 
 	if (part >= STEP_PARTS_MAX)
 		return;
-	r->in |= 1ull << part;
+	r->in |= (u64)(part < 64) << (part & 63);
 	barrier_var(part);
 	part &= STEP_PARTS_MAX - 1;
 	parts->part[part].rows += rows;
@@ -422,7 +424,7 @@ static long row_next(u32 nr, struct row_walk *w)
 		if (row_value(r, p, ROW_SEQUENCE, r->nth, &id) || (p->row_struct && id >= ROW_STRUCT_IDS))
 			return 1;
 		r->run = r->of == 1 && r->last_part <= STEP_PARTS_MAX && r->last == id;
-		part = r->run ? r->last_part : row_id(r, id);
+		part = r->run ? r->last_part : row_id(r, id, 1, ROW_TRIES);
 		if (part < 0)
 			return 1;
 		part_position(r, p, part);
@@ -491,7 +493,7 @@ static long part_outputs(u32 i, struct row_walk *w)
 	else if (p->row_else == ROW_ELSE_ALL)
 		part->outputs = part->rows;
 	else if (p->row_else == ROW_ELSE_LAST)
-		part->outputs = w->r->in >> i & 1;
+		part->outputs = i < 64 ? w->r->in >> i & 1 : ROW_PART_UNKNOWN;
 	return 0;
 }
 

@@ -281,7 +281,7 @@ enum shed_part {
 };
 
 /* The part of a step that belongs to one sequence: its rows. */
-#define STEP_PARTS_MAX 64
+#define STEP_PARTS_MAX 256 /* a power of two */
 struct row_part {
 	u64 sequence;
 	s64 position; /* of the first row; -1: unknown */
