@@ -22,6 +22,43 @@ enum parts_of {
 	PARTS_SETS = 4, /* a power of two */
 };
 
+#define PYTHON_CHUNK 16 /* entries of a dict that are read at once; a power of two */
+#define PYTHON_ENTRY_MAX 24
+#define PYTHON_ITEMS 512 /* of a list, likewise; a power of two */
+
+/* Where an attribute was found the last time. */
+struct python_place {
+	u64 keys;      /* the names of the object's attributes ... */
+	u64 at, name;  /* ... the address of the one that fits, in them, and what is there: the name */
+	u64 index;
+};
+
+struct python_id {
+	u32 tgid, pad;
+	u64 hash; /* of the id, as the interpreter has computed it: equal for equal ids of a process, else different */
+};
+
+/* A walk through Python objects: python_batch.bpf.h. */
+struct python_objects {
+	u64 entries, n, at; /* of a dict or a set */
+	u64 bytes, key;	    /* of an entry: its size, and where the key is */
+	u64 values;	    /* the values, if these are not in the entries; else 0 */
+	u64 items;	    /* of a list: how many */
+	u64 member, found;  /* an attribute that is looked for, and its value */
+	u64 number_at, number; /* an int that was read: objects of the same value are often one, and never change */
+	/* the dict of requests that are not over: its table, the mask of this, bytes of each of its slots, and the entries. 0: unknown */
+	u64 table, mask, width, alive;
+	u64 alive_bytes, alive_key; /* of the entries, as above */
+	u64 variables;	    /* address of those of the function with the batch */
+	s64 total;	    /* of the batch's tokens, as the engine says */
+	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, and when it arrived */
+	u64 words[2], hash, sequence, arrived;
+	struct python_text text;
+	struct python_place places[PYTHON_MEMBERS];
+	u8 ahead[512 + 8]; /* offsets are masked to a power of two */
+	u64 item[PYTHON_ITEMS];
+};
+
 /* For a thread whose steps have rows: data too large for the stack while rows are read, and for struct thread until
  * the step has ended. */
 struct rows {
@@ -48,6 +85,7 @@ struct rows {
 	u64 stride[ROW_COLUMNS]; /* of the elements in `ahead` */
 	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* + 64: so many bytes may be read from any element */
 	u8 id_ahead[ROW_IDS_SPAN + 8]; /* + 8 likewise */
+	struct python_objects objects;
 	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* + 8 likewise */
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];

@@ -26,7 +26,7 @@
 /* ... a flag if yields are not seen, and enum python_layout. */
 #define PROBE_COOKIE_NO_YIELDS 0x100000u
 #define PROBE_COOKIE_PYTHON_SHIFT 21
-#define PROBE_COOKIE_PYTHON_MAX 3u
+#define PROBE_COOKIE_PYTHON_MAX 7u
 /* A place where the interpreter leaves Python functions. */
 #define PROBE_COOKIE_PYTHON 0x10000000u
 #define PROBE_COOKIE_ID 0xfffu /* the probe's id */
@@ -358,12 +358,13 @@ struct probe {
 #define PYTHON_NAMES_MAX 16 /* functions that one --py-step stands for */
 #define PYTHON_CALLS_MAX 16  /* options --py-step, and those of presets */
 
-/* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, from 3.12, and from 3.13 on. */
+/* Versions of CPython with the same structures, as far as needed here: from 3.8, from 3.11, from 3.12, from 3.13, and from 3.14 on. */
 enum python_layout {
 	PYTHON_LAYOUT_3_8,
 	PYTHON_LAYOUT_3_11,
 	PYTHON_LAYOUT_3_12,
 	PYTHON_LAYOUT_3_13,
+	PYTHON_LAYOUT_3_14,
 	PYTHON_LAYOUTS,
 };
 
@@ -378,10 +379,53 @@ struct python_text {
 	u64 words[PYTHON_TEXT_MAX / 8]; /* padded with zeros */
 };
 
+/* What a call of a Python function means: struct python_batch. */
+enum python_what {
+	PYTHON_IS_STEP,
+	PYTHON_HAS_BATCH, /* of the step that it is called in */
+	PYTHON_HAS_ARRIVAL,
+};
+
 struct python_function {
 	struct python_text name, file; /* `file` is the end of the path, without the slash before it */
 	u8 name_len, file_len; /* file_len 0: in any file */
-	u8 pad[6];
+	u8 what;	       /* enum python_what */
+	u8 pad[5];
+};
+
+/* Attributes of objects with a batch. */
+enum python_member {
+	PYTHON_TOKENS,	     /* of the batch: a dict with the number of tokens for each request's id */
+	PYTHON_TOTAL,	     /* of the batch: their sum */
+	PYTHON_NEW,	     /* of the batch: a list of objects, the requests that are in a step for the first time ... */
+	PYTHON_NEW_ID,	     /* ... of these: the id */
+	PYTHON_NEW_CACHED,   /* ... and how many tokens need no computing */
+	PYTHON_FINISHED,     /* of the batch: a set of ids of requests that are over */
+	PYTHON_OUTPUTS,	     /* of the outputs: a list, for each request a list of the tokens that the step gave ... */
+	PYTHON_OUTPUT_INDEX, /* ... and a dict that tells for each request's id which */
+	PYTHON_ARRIVED,	     /* of a request that arrives: its id */
+	PYTHON_ALIVE,	     /* of self: a dict with the ids of requests that are not over; others get no token */
+	PYTHON_MEMBERS,
+};
+
+/* How a version keeps the attributes of an object. */
+enum python_attributes {
+	PYTHON_IN_DICT,	     /* in a dict that the object points to */
+	PYTHON_VALUES_BEFORE, /* in an array that a word before the object points to, or in a dict: two words (3.11) ... */
+	PYTHON_VALUES_TAGGED, /* ... one word (3.12) */
+	PYTHON_VALUES_WITHIN, /* behind the object's own structure, or in a dict (3.13) */
+};
+
+/* Instead of the number of a step's tokens: it has no batch, or that could not be read. */
+#define PYTHON_NO_BATCH ((u64)-1)
+#define PYTHON_BATCH_UNREAD ((u64)-2)
+
+/* Where a function has the batch of a step, and another one a request that arrives. */
+struct python_batch {
+	u8 batch, outputs, arrival; /* the local variables with them, from 1 on: 0 is self */
+	u8 len[PYTHON_MEMBERS]; /* 0: the preset does not name it */
+	u8 pad[3];
+	struct python_text name[PYTHON_MEMBERS];
 };
 
 /*
@@ -399,8 +443,14 @@ struct python_calls {
 	u8 n;
 	u8 how; /* enum python_how */
 	u8 if_equal; /* it begins only if the comparison before the place found its operands equal */
-	u8 pad;
+	u8 attributes; /* enum python_attributes */
+	u8 tagged_ints;	 /* the size of an int is in the upper bits of a word (3.12) */
+	u8 old_keys;	 /* the names of a dict are kept as before 3.11 */
+	u16 frame_locals;
+	u16 type_keys;	 /* of a type: the names of its objects' attributes, unless PYTHON_IN_DICT */
+	u16 split_values; /* bytes before the values of a dict that shares its names with others */
 	struct python_function names[PYTHON_NAMES_MAX];
+	struct python_batch batch;
 };
 
 #endif

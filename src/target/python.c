@@ -801,7 +801,7 @@ static int find_exit_3_12(struct python_search *s)
 	struct elf_symbol clear;
 	struct site site;
 
-	if (s->out->layout == PYTHON_LAYOUT_3_13 ? elf_find_symbol(s->elf, CLEAR_3_13, &clear)
+	if (s->out->layout >= PYTHON_LAYOUT_3_13 ? elf_find_symbol(s->elf, CLEAR_3_13, &clear)
 						 : elf_find_symbol(s->elf, CLEAR, &clear) && find_clear(s, &clear))
 		return -ENOTSUP;
 	site_choose(s->elf, &clear, 1u << REG_ARG2, 0, &site);
@@ -903,7 +903,7 @@ static int find_entries_3_13(struct python_search *s)
 }
 
 /* Whether the interpreter in the file has the offsets that are known, by its own table of them. */
-static int check_layout_3_13(struct elf_file *elf, const char **ret_why)
+static int check_layout_3_13(struct elf_file *elf, enum python_layout layout, const char **ret_why)
 {
 	uint64_t words[PYTHON_DEBUG_WORDS];
 	struct python_calls c = { 0 };
@@ -914,13 +914,13 @@ static int check_layout_3_13(struct elf_file *elf, const char **ret_why)
 	if (elf_find_object(elf, "_PyRuntime", &sym) || !sym.offset || elf_read_at_offset(elf, sym.offset, words, sizeof(words)) ||
 		python_layout_read(words, PYTHON_DEBUG_WORDS, &p))
 		return -ENOTSUP;
-	python_calls_layout(PYTHON_LAYOUT_3_13, &c);
+	python_calls_layout(layout, &c);
 	if (words[WORD_FREE_THREADED])
 		*ret_why = "it was built without the global lock";
 	return words[WORD_FREE_THREADED] || p.walk.frame_code != c.frame_code ||
 			       p.objects.code_qualname != c.code_name || p.objects.code_filename != c.code_file ||
 			       p.walk.code_flags != c.code_flags || p.objects.str_length != c.str_length ||
-			       p.objects.str_state != c.str_state || p.objects.str_data != c.str_data
+			       p.objects.str_state != c.str_state || p.objects.str_data != c.str_data || p.walk.frame_locals != c.frame_locals
 		       ? -ENOTSUP
 		       : 0;
 }
@@ -960,7 +960,9 @@ static enum python_layout layout_of(unsigned int minor)
 		return PYTHON_LAYOUT_3_8;
 	if (minor == 11)
 		return PYTHON_LAYOUT_3_11;
-	return minor == 12 ? PYTHON_LAYOUT_3_12 : PYTHON_LAYOUT_3_13;
+	if (minor == 12)
+		return PYTHON_LAYOUT_3_12;
+	return minor == 13 ? PYTHON_LAYOUT_3_13 : PYTHON_LAYOUT_3_14;
 }
 
 static int find_in_text(struct python_search *s, const char **ret_why)
@@ -976,7 +978,7 @@ static int find_in_text(struct python_search *s, const char **ret_why)
 		find_exits = s->semaphore ? find_exits_3_11 : find_returns_3_11;
 		find_entries = find_entries_3_11;
 	}
-	if (s->out->layout == PYTHON_LAYOUT_3_13)
+	if (s->out->layout >= PYTHON_LAYOUT_3_13)
 		find_entries = find_entries_3_13;
 	*ret_why = "where it leaves functions is not known";
 	if (find_exits(s))
@@ -1002,7 +1004,7 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 	if (elf_machine(elf) != EM_X86_64 || sites.minor < 8 || sites.minor > 14)
 		return -ENOTSUP;
 	sites.layout = layout_of(sites.minor);
-	if (sites.layout == PYTHON_LAYOUT_3_13 && check_layout_3_13(elf, ret_why))
+	if (sites.layout >= PYTHON_LAYOUT_3_13 && check_layout_3_13(elf, sites.layout, ret_why))
 		return -ENOTSUP;
 	*ret_why = "its code cannot be read";
 	if (usdt_each(elf, LEAVES, on_semaphore_note, &s) < 0)
@@ -1020,14 +1022,22 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 
 void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls)
 {
+	/* frame_locals of 3.10: up to then engines that have batches do not run. Later ones, and type_keys, are from offsetof() with
+	 * CPython's headers. */
 	static const struct {
-		uint8_t minor, how, frame_owner, code_flags;
+		uint8_t minor, how, frame_owner, code_flags, attributes;
+		uint16_t locals, type_keys;
 	} of[PYTHON_LAYOUTS] = {
-		[PYTHON_LAYOUT_3_8] = { .minor = 8, .how = PYTHON_BY_CALL },
-		[PYTHON_LAYOUT_3_11] = { .minor = 11, .how = PYTHON_BY_STATE, .frame_owner = 69, .code_flags = 48 },
-		[PYTHON_LAYOUT_3_12] = { .minor = 12, .how = PYTHON_BY_FRAME, .frame_owner = 70, .code_flags = 48 },
+		[PYTHON_LAYOUT_3_8] = { .minor = 8, .how = PYTHON_BY_CALL, .attributes = PYTHON_IN_DICT, .locals = 352 },
+		[PYTHON_LAYOUT_3_11] = { .minor = 11, .how = PYTHON_BY_STATE, .frame_owner = 69, .code_flags = 48,
+			.attributes = PYTHON_VALUES_BEFORE, .locals = 72, .type_keys = 872 },
+		[PYTHON_LAYOUT_3_12] = { .minor = 12, .how = PYTHON_BY_FRAME, .frame_owner = 70, .code_flags = 48,
+			.attributes = PYTHON_VALUES_TAGGED, .locals = 72, .type_keys = 880 },
 		/* as in 3.12, but for what follows: see check_layout_3_13() */
-		[PYTHON_LAYOUT_3_13] = { .minor = 12, .how = PYTHON_BY_FRAME, .code_flags = 48 },
+		[PYTHON_LAYOUT_3_13] = { .minor = 12, .how = PYTHON_BY_FRAME, .code_flags = 48,
+			.attributes = PYTHON_VALUES_WITHIN, .locals = 72, .type_keys = 880 },
+		[PYTHON_LAYOUT_3_14] = { .minor = 12, .how = PYTHON_BY_FRAME, .code_flags = 48,
+			.attributes = PYTHON_VALUES_WITHIN, .locals = 80, .type_keys = 880 },
 	};
 	struct python p = { 0 };
 
@@ -1037,13 +1047,19 @@ void python_calls_layout(enum python_layout layout, struct python_calls *ret_cal
 	ret_calls->cframe_frame = p.walk.cframe_frame;
 	ret_calls->frame_code = p.walk.frame_code;
 	ret_calls->frame_owner = of[layout].frame_owner;
+	ret_calls->frame_locals = of[layout].locals;
 	ret_calls->code_name = layout == PYTHON_LAYOUT_3_8 ? p.objects.code_name : p.objects.code_qualname;
 	ret_calls->code_file = p.objects.code_filename;
 	ret_calls->code_flags = of[layout].code_flags;
 	ret_calls->str_length = p.objects.str_length;
 	ret_calls->str_state = p.objects.str_state;
 	ret_calls->str_data = p.objects.str_data;
-	if (layout == PYTHON_LAYOUT_3_8 || layout == PYTHON_LAYOUT_3_13)
+	if (layout == PYTHON_LAYOUT_3_8 || layout >= PYTHON_LAYOUT_3_13)
 		ret_calls->thread_frame = NONE;
-	ret_calls->if_equal = layout == PYTHON_LAYOUT_3_13;
+	ret_calls->if_equal = layout >= PYTHON_LAYOUT_3_13;
+	ret_calls->attributes = of[layout].attributes;
+	ret_calls->type_keys = of[layout].type_keys;
+	ret_calls->split_values = layout >= PYTHON_LAYOUT_3_13 ? 8 : 0;
+	ret_calls->tagged_ints = layout >= PYTHON_LAYOUT_3_12;
+	ret_calls->old_keys = layout == PYTHON_LAYOUT_3_8;
 }
