@@ -96,7 +96,7 @@ static __always_inline bool found_equal(struct pt_regs *ctx)
 #endif
 }
 
-#include "python_step.bpf.h"
+#include "python_batch.bpf.h"
 
 /*
  * Whether a function was not called but reached by a jump from a probed one: at its entry, the return address is then the
@@ -434,13 +434,18 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	struct who w;
 	enum python_entry python;
 	u32 before, changes;
+	struct python_at at = {};
 
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return;
 	if (p->python) {
-		python = python_enter(ctx, t, p->python - 1, id);
-		if (python == PYTHON_OTHER)
+		python = python_enter(ctx, t, p->python - 1, id, &at);
+		if (python == PYTHON_ARRIVAL)
+			python_arrival_take(t, at.frame, at.key);
+		if (python == PYTHON_BATCH && (open || !step_later(t)))
+			python_batch_take(t, p, at.frame);
+		if (python != PYTHON_STEP && python != PYTHON_STEP_NEXT)
 			return;
 		if (python == PYTHON_STEP_NEXT)
 			frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
@@ -460,8 +465,10 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	}
 	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
 		return;
+	if (p->rows && p->python)
+		python_batch_none(c.vals);
 	if (!open) {
-		if (p->rows)
+		if (p->rows && !p->python)
 			r = rows_fetch(regs, task, p, &c);
 		step_enter_closed(ctx, t, task, p, id, &c, r);
 		return;
@@ -474,7 +481,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	fault_missed(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
-	if (p->rows) /* counts in the step's time, and does not delay its start */
+	if (p->rows && !p->python) /* counts in the step's time, and does not delay its start */
 		r = rows_fetch(regs, task, p, &c);
 	wait_finish(t, w, c.now, 0);
 	if (p->role == ROLE_GC && p->flags & (PROBE_F_BEGIN | PROBE_F_END))

@@ -30,8 +30,16 @@ struct {
 
 enum python_entry {
 	PYTHON_OTHER, /* no step begins */
-	PYTHON_STEP,
+	PYTHON_STEP,  /* this and the next two: + enum python_what */
+	PYTHON_BATCH,	/* no step begins, but the function has the batch of the one in flight */
+	PYTHON_ARRIVAL, /* no step begins, but a request has arrived */
 	PYTHON_STEP_NEXT, /* the end of the previous one was not seen */
+};
+
+/* The frame of a function, and the key of its struct python_calls. */
+struct python_at {
+	u64 frame;
+	u32 key;
 };
 
 static __always_inline u64 python_current(const struct python_calls *c, u64 state)
@@ -97,12 +105,12 @@ static long python_name_match(u32 i, struct python_match *m)
 		return 0;
 	if (n->file_len && !python_file_ends(m->c, n, python_word(m->code + m->c->code_file)))
 		return 0;
-	m->found = 1;
+	m->found = PYTHON_STEP + n->what;
 	return 1;
 }
 
-/* len: one of the lengths in c->lengths. */
-__noinline bool python_is_named(const struct python_calls *c, u64 code, u64 name, u32 len)
+/* len: one of the lengths in c->lengths. Returns PYTHON_OTHER, PYTHON_STEP, PYTHON_BATCH or PYTHON_ARRIVAL. */
+__noinline int python_is_named(const struct python_calls *c, u64 code, u64 name, u32 len)
 {
 	struct python_match m = { .c = c, .code = code, .len = len };
 
@@ -124,13 +132,13 @@ static __always_inline bool python_runs(
 	       (yields && python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR);
 }
 
-/* The interpreter begins to run a function: notes whether a step begins with it. */
-static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id)
+/* The interpreter begins to run a function: notes whether a step begins with it. *ret_at: with PYTHON_BATCH and PYTHON_ARRIVAL. */
+static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id, struct python_at *ret_at)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), state, frame, code, name, length;
 	u32 key = at * PYTHON_LAYOUTS + (cookie >> PROBE_COOKIE_PYTHON_SHIFT & PROBE_COOKIE_PYTHON_MAX);
 	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &key);
-	enum python_entry entry = PYTHON_STEP;
+	enum python_entry entry;
 	u32 place;
 
 	if (!c || (c->if_equal && !found_equal(ctx)))
@@ -143,8 +151,14 @@ static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struc
 	length = python_word(name + c->str_length);
 	if (length >= PYTHON_TEXT_MAX || !(c->lengths >> length & 1))
 		return PYTHON_OTHER;
-	if (!python_is_named(c, code, name, length) || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
+	entry = python_is_named(c, code, name, length);
+	if (entry == PYTHON_OTHER || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
 		return PYTHON_OTHER;
+	if (entry != PYTHON_STEP) {
+		ret_at->frame = frame;
+		ret_at->key = key;
+		return entry == PYTHON_ARRIVAL || (t->in_step && t->python_frame && t->python_probe == id) ? entry : PYTHON_OTHER;
+	}
 	if (t->python_frame) {
 		if (t->python_frame != frame && frame_find(t, t->python_sp, t->python_probe))
 			return PYTHON_OTHER;

@@ -343,7 +343,7 @@ static int read_entry(struct preset_reader *r, const struct json_node *obj, stru
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "declared", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
-		"bytes", "stand_in", "unless", "python", NULL };
+		"bytes", "stand_in", "unless", "python", "batch", NULL };
 	const struct {
 		const char *key;
 		const char **to;
@@ -582,10 +582,67 @@ static int probe_add_named(struct preset_reader *r, const struct json_node *obj,
 	return add_probe(r, obj, e, symbol);
 }
 
+/* "arg1": the first argument behind self; 0: none of these. */
+static uint8_t parse_local(const char *text)
+{
+	return !strncmp(text, "arg", 3) && text[3] >= '1' && text[3] <= '9' && !text[4] ? (uint8_t)(text[3] - '0') : 0;
+}
+
+/* Reads an argument of the function with this key, which must be there if the function is. */
+static int read_local(struct preset_reader *r, const struct json_node *batch, const char *key, bool needed, uint8_t *ret_local)
+{
+	const char *text;
+
+	if (preset_get_string(r, batch, key, needed, &text))
+		return -EINVAL;
+	*ret_local = text ? parse_local(text) : 0;
+	return text && !*ret_local ? preset_error(r, key, "must be one of arg1 to arg9") : 0;
+}
+
+/* "batch": where a step that is a Python function has its requests. */
+static int read_batch(struct preset_reader *r, const struct json_node *obj)
+{
+	static const char *const members[PYTHON_MEMBERS] = {
+		[PYTHON_TOKENS] = "tokens",
+		[PYTHON_TOTAL] = "total",
+		[PYTHON_NEW] = "new",
+		[PYTHON_NEW_ID] = "id",
+		[PYTHON_NEW_CACHED] = "cached",
+		[PYTHON_FINISHED] = "finished",
+		[PYTHON_OUTPUTS] = "outputs",
+		[PYTHON_OUTPUT_INDEX] = "index",
+		[PYTHON_ARRIVED] = "arrival_id",
+		[PYTHON_ALIVE] = "alive",
+	};
+	static const char *known[PYTHON_MEMBERS + 6] = { "function", "object", "outputs_object", "arrival", "arrival_object" };
+	const struct json_node *batch = node_get(obj, "batch");
+	struct python_batch_functions f;
+	const char *text[PYTHON_MEMBERS], *why;
+	struct python_batch b = {};
+
+	if (!batch)
+		return 0;
+	if (!node_is(batch, JSON_OBJECT))
+		return preset_error(r, "batch", "must be an object");
+	memcpy(known + 5, members, sizeof(members));
+	if (check_keys(r, batch, known) || preset_get_string(r, batch, "function", true, &f.batch) ||
+		preset_get_string(r, batch, "arrival", false, &f.arrival) || read_local(r, batch, "object", true, &b.batch) ||
+		read_local(r, batch, "outputs_object", false, &b.outputs) ||
+		read_local(r, batch, "arrival_object", f.arrival, &b.arrival))
+		return -EINVAL;
+	for (int i = 0; i < PYTHON_MEMBERS; i++) {
+		if (preset_get_string(r, batch, members[i], i == PYTHON_TOKENS || i == PYTHON_TOTAL, &text[i]))
+			return -EINVAL;
+	}
+	if (probe_table_python_batch(r->pt, &f, &b, text, &why))
+		return preset_error(r, "batch", "%s", why);
+	return 0;
+}
+
 /* "python": functions each of whose calls is a step. */
 static int read_python(struct preset_reader *r, const struct json_node *obj, const struct preset_entry *e)
 {
-	static const char *const known[] = { "python", "role", "name", NULL };
+	static const char *const known[] = { "python", "role", "name", "batch", NULL };
 	const struct json_node *v = node_get(obj, "python");
 	const char *why = "must be a name or an array of names";
 	char names[PYTHON_NAMES_MAX * 2 * PYTHON_TEXT_MAX] = "";
@@ -593,7 +650,7 @@ static int read_python(struct preset_reader *r, const struct json_node *obj, con
 	size_t len = 0;
 
 	if (find_unknown(obj, known))
-		return preset_error(r, "python", "goes with role and name only");
+		return preset_error(r, "python", "goes with role, name and batch only");
 	if (strcmp(e->role, "step"))
 		return preset_error(r, "role", "a Python function is a step");
 	if (node_is(v, JSON_ARRAY)) {
@@ -613,7 +670,7 @@ static int read_python(struct preset_reader *r, const struct json_node *obj, con
 		return preset_error(r, "python", "%s", why);
 	if (e->name && spec_set_name(s, e->name, &why))
 		return preset_error(r, "name", "%s", why);
-	return 0;
+	return read_batch(r, obj);
 }
 
 /* "symbol", "instant" and "usdt" may be arrays: functions that take the same arguments. */
@@ -636,6 +693,8 @@ static int read_probe(struct preset_reader *r, const struct json_node *obj)
 		return 0;
 	if (node_get(obj, "python"))
 		return read_python(r, obj, &e);
+	if (node_get(obj, "batch"))
+		return preset_error(r, "batch", "goes with python only");
 	if (e.begin)
 		return add_probe(r, obj, &e, e.begin);
 	key = e.usdt ? "usdt" : e.instant ? "instant"

@@ -19,6 +19,7 @@ enum sequence_what {
 	SEQUENCE_BEGIN,  /* the engine works on the prompt of the request that was placed */
 	SEQUENCE_TOKEN,  /* a token of the sequence has been sampled */
 	SEQUENCE_END,    /* the engine is done with the request in the sequence */
+	SEQUENCE_FIRST,  /* the request in the sequence is in a step for the first time; it arrived at said_ns */
 	SEQUENCE_WHATS,
 };
 

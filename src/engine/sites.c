@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/check.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
 #include "target/code.h"
@@ -155,6 +156,71 @@ struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engi
 	return s;
 }
 
+/* Appends what tells of the sequences of the step before it: calls that the programs make up. */
+static struct probe_spec *append_sequence(struct probe_table *pt, size_t step, const char *name)
+{
+	struct probe_spec *s = spec_append(pt, PYTHON_FILES, name);
+
+	if (!s)
+		return NULL;
+	s->from = step + 1; /* it has no place in a file */
+	s->checked = CHECK_CALLS; /* ids may be any text: it is the client that chooses them */
+	s->engine = pt->specs[step].engine;
+	s->role = ROLE_SEQUENCE;
+	s->flags = PROBE_F_INSTANT;
+	s->span_name = xstrdup(name);
+	s->args[0] = (struct probe_arg){ .name = xstrdup("sequence"), .size = 8 };
+	s->fetch[0] = (struct fetch){ .reg = REG_NONE, .size = 8 };
+	s->nargs = 1;
+	return s;
+}
+
+static int add_rows(struct probe_spec *s, const char **ret_why)
+{
+	s->args[0] = (struct probe_arg){ .name = xstrdup("n_tokens"), .is_signed = true, .size = 8 };
+	s->args[0].only_if = (struct probe_cond){ .op = WHEN_GT, .than = (int64_t)PYTHON_NO_BATCH };
+	s->fetch[0] = (struct fetch){ .reg = REG_NONE, .size = 8 };
+	s->nargs = 1;
+	return rows_begin(s, "n_tokens", ret_why);
+}
+
+int probe_table_python_batch(struct probe_table *pt, const struct python_batch_functions *f, const struct python_batch *b,
+	const char *const text[PYTHON_MEMBERS], const char **ret_why)
+{
+	struct python_batch batch = *b;
+	size_t step = pt->n - 1;
+	struct python_calls calls;
+	struct probe_spec *s;
+	int err = python_names_parse(f->batch, &calls, ret_why);
+
+	if (!err && f->arrival)
+		err = python_names_parse(f->arrival, &calls, ret_why);
+	for (int i = 0; i < PYTHON_MEMBERS && !err; i++)
+		err = text[i] ? set_text(&batch.name[i], &batch.len[i], text[i], strlen(text[i]), ret_why) : 0;
+	if (!err)
+		err = add_rows(&pt->specs[step], ret_why);
+	if (err)
+		return err;
+	pt->specs[step].batch_function = xstrdup(f->batch);
+	pt->specs[step].arrival_function = f->arrival ? xstrdup(f->arrival) : NULL;
+	pt->specs[step].batch = xmalloc(sizeof(batch));
+	*pt->specs[step].batch = batch;
+	*ret_why = "there are too many probes";
+	s = append_sequence(pt, step, "request");
+	if (!s)
+		return -EINVAL;
+	s->args[1] = (struct probe_arg){ .name = xstrdup("queued_ns"), .is_signed = true, .size = 8 };
+	s->args[1].only_if = (struct probe_cond){ .op = WHEN_GT, .arg = 1, .than = -1 };
+	s->args[2] = (struct probe_arg){ .name = xstrdup("id"), .is_string = true, .size = 8 };
+	s->fetch[1] = (struct fetch){ .reg = REG_NONE, .size = 8 };
+	s->fetch[2] = (struct fetch){ .reg = REG_NONE, .size = 8, .flags = FETCH_F_STRING };
+	s->nargs = 3;
+	s->nstrs = 1;
+	s->handle_arg = 0;
+	s->handle_name = 2;
+	return append_sequence(pt, step, "end") ? 0 : -EINVAL;
+}
+
 /* Before 3.11 functions have only their own name: cuts names down to it, and drops those that no file then identifies. */
 static void names_shorten(struct python_calls *c)
 {
@@ -184,6 +250,18 @@ bool python_names_tell(const char *option, enum python_layout layout, const char
 	return layout != PYTHON_LAYOUT_3_8 || strchr(option, ':') || !dot || (strchr(dot + 1, '.') && !strchr(option, '<'));
 }
 
+/* Adds the functions of `name`; NULL: none. */
+static void python_calls_add_as(struct python_calls *c, const char *name, enum python_what what)
+{
+	unsigned int n = c->n;
+	const char *why;
+
+	if (name && python_calls_add(c, name, &why)) /* they are too many: none of these is seen */
+		c->n = (uint8_t)n;
+	for (; n < c->n; n++)
+		c->names[n].what = what;
+}
+
 unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls)
 {
 	const char *why;
@@ -192,6 +270,11 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 	for (size_t i = 0; i < spec; i++)
 		n += pt->specs[i].is_python;
 	python_names_parse(pt->specs[spec].symbol, ret_calls, &why);
+	if (pt->specs[spec].batch) {
+		python_calls_add_as(ret_calls, pt->specs[spec].batch_function, PYTHON_HAS_BATCH);
+		python_calls_add_as(ret_calls, pt->specs[spec].arrival_function, PYTHON_HAS_ARRIVAL);
+		ret_calls->batch = *pt->specs[spec].batch;
+	}
 	python_calls_layout(layout, ret_calls);
 	if (layout == PYTHON_LAYOUT_3_8)
 		names_shorten(ret_calls);

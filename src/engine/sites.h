@@ -29,6 +29,19 @@ int probe_table_add_python(struct probe_table *pt, const char *option);
 /* The same for a preset. NULL, with the reason. */
 struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why);
 
+/* The functions of struct python_batch, as of --py-step. */
+struct python_batch_functions {
+	const char *batch;
+	const char *arrival; /* NULL: there is none */
+};
+
+/*
+ * Adds where a step of probe_table_engine_python(), which was appended last, has its batch. b: the variables; text: the names of
+ * attributes (text[i] NULL: there is none). -EINVAL with the reason.
+ */
+int probe_table_python_batch(struct probe_table *pt, const struct python_batch_functions *f, const struct python_batch *b,
+	const char *const text[PYTHON_MEMBERS], const char **ret_why);
+
 /* Sets what the programs need to know of a specification added by probe_table_add_python(); returns its number among them. */
 unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls);
 

@@ -673,6 +673,9 @@ static void spec_clear(struct probe_spec *s)
 	free(s->span_name);
 	free(s->declared);
 	free(s->unless);
+	free(s->batch_function);
+	free(s->arrival_function);
+	free(s->batch);
 }
 
 const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)

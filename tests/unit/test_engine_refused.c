@@ -22,6 +22,7 @@ static void expect_bad(const char *text, const char *problem)
 #define NAMES_RULE "write: {\"ARG\": \"$ARG\"}, the second a str"
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
+#define PYTHON_BATCH(members) "{'python':'m.f','role':'step',\n'batch':{'function':'m.g'," members "}}"
 #define PAIR_RULE "give one of symbol, begin and end, instant, usdt, or python"
 #define BYTES_RULE "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\""
 #define SIZES_RULE "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it"
@@ -90,7 +91,13 @@ static const struct {
 	{ PROBES("{'usdt':[],'role':'op'}"), "1: usdt: must be a name or an array of names" },
 	{ PROBES("{'python':'m.f',\n'role':'op'}"), "2: role: a Python function is a step" },
 	{ PROBES("{'python':['m.f',''],\n'role':'step'}"), "1: python: a name, and the end of a path, have 1 to 63 bytes" },
-	{ PROBES("{'python':'m.f','role':'step',\n'args':{}}"), "1: python: goes with role and name only" },
+	{ PROBES("{'python':'m.f','role':'step',\n'args':{}}"), "1: python: goes with role, name and batch only" },
+	{ PROBES("{'symbol':'f','role':'step',\n'batch':{}}"), "2: batch: goes with python only" },
+	{ PROBES("{'python':'m.f','role':'step',\n'batch':[]}"), "2: batch: must be an object" },
+	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'t','total':'n','more':'x'")), "2: more: unknown key" },
+	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'t'")), "1: total: missing" },
+	{ PROBES(PYTHON_BATCH("'object':'self','tokens':'t','total':'n'")), "2: object: must be one of arg1 to arg9" },
+	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'a b','total':'n'")), "2: batch: only ASCII names can be compared" },
 	{ PROBES("{'symbol':'f*',\n'unless':'usdt:p:n','role':'op'}"), "2: unless: is for a symbol that is no glob" },
 	{ PROBES("{'symbol':'f',\n'unless':'g','role':'op'}"), "2: unless: must be usdt:PROVIDER:NAME" },
 	{ PROBES("{'usdt':'p:n','symbol':'f','role':'op'}"), "1: symbol: " PAIR_RULE },

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The rows of a step whose batch is a Python object: struct python_batch. They are read where the engine calls a function
+ * that has it as an argument, within the step. A step whose rows do not add up to the total that the engine says has none. Part of
+ * functions.bpf.c.
+ *
+ * When a request arrived is kept by its id, which has no number yet.
+ *
+ * A request's sequence is a number that its id gets when it is first seen in a process. The id itself is sent then, as a call of
+ * the probe behind the step's; the one after that tells of requests that are over.
+ */
+#ifndef INFTRACE_PYTHON_BATCH_BPF_H
+#define INFTRACE_PYTHON_BATCH_BPF_H
+
+#include "python_objects.bpf.h"
+
+#define PYTHON_REQUESTS_MAX ROW_IDS /* of a batch; one with more has no rows */
+#define PYTHON_SLOTS_MAX 1024 /* of a set */
+
+/* Numbers of ids. Full: the one that was not seen for longest is forgotten, and gets another number if it is seen again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct python_id);
+	__type(value, u64);
+} python_ids __weak SEC(".maps");
+
+u64 n_python_ids = 0;
+
+/* When requests arrived, by the text of their ids. Full: for the one that arrived first, it is unknown. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct python_id);
+	__type(value, u64);
+} python_arrivals __weak SEC(".maps");
+
+enum python_named {
+	PYTHON_SEQUENCE = 1, /* what is behind the probe of the step */
+	PYTHON_SEQUENCE_ENDS = 2,
+};
+
+/* Sends a call of the probe behind that of the step, with the id at `str` and its sequence and arrival from *o; or if that is 0, of
+ * the probe after it, with the sequence. */
+__noinline int python_sequence_send(struct thread *t, struct python_objects *o, u64 str)
+{
+	u64 tgid_tid = bpf_get_current_pid_tgid();
+	struct strings *s;
+	u32 slot;
+
+	if (!t || !o)
+		return 0;
+	s = bpf_task_storage_get(&strings, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!s)
+		return 0;
+	hdr_fill(&s->out.h, REC_FUNCTION, now_ns(), 0, tgid_tid >> 32, (u32)tgid_tid,
+		t->python_probe + (str ? PYTHON_SEQUENCE : PYTHON_SEQUENCE_ENDS), 0);
+	s->out.step = thread_step(t);
+	s->out.off_cpu_ns = 0;
+	s->out.vals[0] = o->sequence;
+	if (!str) {
+		emit(&s->out, REC_FUNCTION_SIZE(1), REC_FUNCTION);
+		return 0;
+	}
+	s->out.vals[1] = o->arrived ? s->out.h.start_ns - o->arrived : ~0ull;
+	s->out.vals[2] = str;
+	slot = t->depth;
+	slot = slot < FRAMES_MAX ? slot : FRAMES_MAX - 1;
+	if (bpf_probe_read_user_str(s->slots[slot].s[0], FUNC_STR_LEN, (void *)str) < 0)
+		s->slots[slot].s[0][0] = 0;
+	return emit_strings(s, slot, 3);
+}
+
+/* The number of the request with an id of this hash; 0: unknown. make: it gets one. */
+__noinline u64 python_id_number(struct thread *t, const struct python_calls *c, struct python_objects *o, u64 str, bool make)
+{
+	struct python_id id = { .tgid = bpf_get_current_pid_tgid() >> 32 }; /* 6.1 takes keys and values from the stack alone */
+	u64 *known, number;
+
+	if (!t || !c || !o || !o->hash)
+		return 0;
+	id.hash = o->hash;
+	known = bpf_map_lookup_elem(&python_ids, &id);
+	if (known)
+		return *known;
+	if (!make || !(python_word(python_word(str + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_STR) ||
+		(python_byte(str + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII)
+		return 0;
+	number = __sync_fetch_and_add(&n_python_ids, 1) + 1;
+	if (bpf_map_update_elem(&python_ids, &id, &number, BPF_ANY))
+		return 0;
+	id.hash = python_text_hash(c, o, str);
+	known = bpf_map_lookup_elem(&python_arrivals, &id);
+	o->arrived = known ? *known : 0;
+	o->sequence = number;
+	python_sequence_send(t, o, str + c->str_data);
+	return o->sequence;
+}
+
+struct python_take {
+	struct thread *t;
+	const struct python_calls *c;
+	struct rows *r;
+};
+
+/* The part of a request in the step that is read, by the hash of its id. Negative: there is none. */
+__noinline int python_part(struct rows *r, u64 hash, bool make)
+{
+	return r && hash ? row_id(r, hash, make, 2 * ROW_TRIES) : -1;
+}
+
+static __always_inline struct row_part *python_part_at(struct rows *r, u64 part)
+{
+	barrier_var(part);
+	return &parts_of(r, PARTS_FRESH)->part[part & (STEP_PARTS_MAX - 1)];
+}
+
+static long python_tokens_take(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	u64 key, value, hash, number;
+	s64 tokens;
+	int part;
+
+	if (!python_dict_next(&r->objects, &key, &value))
+		return 1;
+	if (!value)
+		return 0;
+	hash = python_hash(key);
+	tokens = python_int(w->c, &r->objects, value);
+	part = tokens < 0 ? -1 : python_part(r, hash, 1);
+	if (part < 0)
+		return 1;
+	if (part < STEP_PARTS_MAX) {
+		r->objects.hash = hash;
+		number = python_id_number(w->t, w->c, &r->objects, key, 1);
+		if (!number)
+			return 1;
+		python_part_at(r, part)->sequence = number;
+		part_add(r, part, tokens, 0);
+	}
+	r->read += tokens;
+	return 0;
+}
+
+/* How many tokens a request has got: the length of the list of its number. */
+static __always_inline u64 python_outputs_of(struct rows *r, s64 i)
+{
+	u64 list = python_item(&r->objects, i);
+
+	return list ? python_word(list + PYTHON_LIST_SIZE) : 0;
+}
+
+static long python_outputs_take(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	u64 key, value, hash, n;
+	int part;
+
+	if (!python_dict_next(&r->objects, &key, &value))
+		return 1;
+	hash = value ? python_hash(key) : 0;
+	n = hash ? python_outputs_of(r, python_int(w->c, &r->objects, value)) : 0;
+	if (!n || n >= ROW_PART_UNKNOWN)
+		return 0;
+	part = python_part(r, hash, 0);
+	if (part < 0 || !python_is_alive(&r->objects, key, hash))
+		return 0;
+	part_add(r, part, 0, n);
+	r->outputs += n;
+	return 0;
+}
+
+/* The requests that are new begin behind their cached tokens. */
+static long python_new_take(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	u64 object;
+	s64 cached;
+	int part;
+
+	object = python_item(&r->objects, nr);
+	if (!object)
+		return 1;
+	cached = python_int(w->c, &r->objects, python_member(w->c, &r->objects, object, PYTHON_NEW_CACHED));
+	part = python_part(r, python_hash(python_member(w->c, &r->objects, object, PYTHON_NEW_ID)), 0);
+	if (cached >= 0 && part >= 0 && part < STEP_PARTS_MAX)
+		python_part_at(r, part)->position = cached;
+	return 0;
+}
+
+static long python_finished_take(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	u64 str, number;
+
+	if (nr >= r->objects.n)
+		return 1;
+	str = python_word(r->objects.entries + 16ull * nr);
+	r->objects.hash = python_hash(str);
+	number = python_id_number(w->t, w->c, &r->objects, str, 0);
+	if (!number)
+		return 0;
+	r->objects.sequence = number;
+	python_sequence_send(w->t, &r->objects, 0);
+	return 0;
+}
+
+static __always_inline u64 python_variable(const struct python_objects *o, u32 i)
+{
+	return python_word(o->variables + 8 * i) & ~PYTHON_TAGS;
+}
+
+static __always_inline bool python_take_begin(struct thread *t, struct python_take *w, u32 key)
+{
+	w->t = t;
+	w->c = bpf_map_lookup_elem(&python_calls, &key);
+	w->r = bpf_task_storage_get(&rows, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return w->c && w->r;
+}
+
+/* frame: of the function that has the batch. */
+__noinline int python_batch_begin(struct thread *t, const struct probe *p, u64 frame)
+{
+	struct python_take w;
+	struct python_objects *o;
+
+	if (!t || !p || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		w.r->array[i] = 0;
+	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
+	rows_begin(w.r, p, 0);
+	o = &w.r->objects;
+	o->variables = frame + w.c->frame_locals;
+	o->number_at = 0;
+	o->total = python_int(w.c, o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_TOTAL));
+	return 0;
+}
+
+/* Reads who is in the batch. */
+__noinline int python_batch_requests(struct thread *t)
+{
+	struct python_take w;
+	struct python_objects *o;
+
+	if (!t || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	o = &w.r->objects;
+	if (python_dict_begin(w.c, o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_TOKENS)))
+		bpf_loop(PYTHON_REQUESTS_MAX, python_tokens_take, &w, 0);
+	return 0;
+}
+
+/* Reads which of them are new. */
+__noinline int python_batch_new(struct thread *t)
+{
+	struct python_take w;
+	struct python_objects *o;
+
+	if (!t || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	o = &w.r->objects;
+	if (python_list_begin(o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_NEW)))
+		bpf_loop(PYTHON_ITEMS, python_new_take, &w, 0);
+	return 0;
+}
+
+/* Reads which tokens the step gave. */
+__noinline int python_batch_outputs(struct thread *t)
+{
+	struct python_take w;
+	struct python_objects *o;
+	u64 outputs;
+
+	if (!t || !python_take_begin(t, &w, t->python_key) || !w.c->batch.outputs)
+		return 0;
+	o = &w.r->objects;
+	outputs = python_variable(o, w.c->batch.outputs);
+	python_alive_begin(w.c, o, python_member(w.c, o, python_variable(o, 0), PYTHON_ALIVE));
+	if (python_list_begin(o, python_member(w.c, o, outputs, PYTHON_OUTPUTS)) &&
+		python_dict_begin(w.c, o, python_member(w.c, o, outputs, PYTHON_OUTPUT_INDEX)))
+		bpf_loop(PYTHON_REQUESTS_MAX, python_outputs_take, &w, 0);
+	return 0;
+}
+
+/* Reads which requests were over before the step. */
+__noinline int python_batch_finished(struct thread *t)
+{
+	struct python_take w;
+	struct python_objects *o;
+	u64 finished;
+
+	if (!t || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	o = &w.r->objects;
+	finished = python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_FINISHED);
+	if (!finished || !python_word(finished + PYTHON_SET_USED))
+		return 0;
+	o->n = python_word(finished + PYTHON_SET_MASK) + 1;
+	o->entries = python_word(finished + PYTHON_SET_TABLE);
+	bpf_loop(PYTHON_SLOTS_MAX, python_finished_take, &w, 0);
+	return 0;
+}
+
+/* The thread calls a function that has a request, which arrives with it. */
+__noinline int python_arrival_take(struct thread *t, u64 frame, u32 key)
+{
+	struct python_id id = { .tgid = bpf_get_current_pid_tgid() >> 32 };
+	struct python_take w;
+	struct python_objects *o;
+	u64 str, now;
+
+	if (!t || !python_take_begin(t, &w, key))
+		return 0;
+	o = &w.r->objects;
+	o->variables = frame + w.c->frame_locals;
+	str = python_member(w.c, o, python_variable(o, w.c->batch.arrival), PYTHON_ARRIVED);
+	if (!str)
+		return 0;
+	id.hash = python_text_hash(w.c, o, str);
+	now = now_ns();
+	bpf_map_update_elem(&python_arrivals, &id, &now, BPF_ANY);
+	return 0;
+}
+
+/* What is known of a step before its batch is read, and if there is none. The number of rows is the first value. */
+static __always_inline void python_batch_none(u64 *vals)
+{
+	vals[0] = PYTHON_NO_BATCH;
+	vals[1 + ROW_N_OUTPUTS] = vals[1 + ROW_N_SEQUENCES] = vals[1 + ROW_ONE_SEQUENCE] = ROW_UNKNOWN;
+	vals[1 + ROW_MASK] = 0;
+	vals[1 + ROW_FIRST_POSITION] = ROW_UNKNOWN;
+	vals[1 + ROW_READ] = PYTHON_NO_BATCH;
+}
+
+/* Makes what was read the rows of the step, if it adds up to the total. */
+__noinline int python_batch_end(struct thread *t)
+{
+	struct python_take w;
+	struct rows *r;
+
+	if (!t || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	r = w.r;
+	python_batch_none(t->step.vals);
+	t->step.vals[0] = r->objects.total < 0 ? PYTHON_BATCH_UNREAD : r->objects.total;
+	t->step.vals[1 + ROW_READ] = r->read;
+	if (r->objects.total != (s64)r->read) {
+		parts_of(r, PARTS_FRESH)->n = 0;
+	} else {
+		t->step.vals[1 + ROW_N_OUTPUTS] = r->outputs;
+		t->step.vals[1 + ROW_N_SEQUENCES] = r->ids;
+		if (r->ids == 1)
+			t->step.vals[1 + ROW_ONE_SEQUENCE] = python_part_at(r, 0)->sequence;
+	}
+	parts_take(t, r);
+	return 0;
+}
+
+/* The thread calls the function that has the batch of its step in flight; frame: of that call. */
+static __always_inline void python_batch_take(struct thread *t, const struct probe *p, u64 frame)
+{
+	python_batch_begin(t, p, frame);
+	python_batch_requests(t);
+	python_batch_new(t);
+	python_batch_outputs(t);
+	python_batch_finished(t);
+	python_batch_end(t);
+}
+
+#endif
