@@ -12,7 +12,7 @@ void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t
 		d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = kind, .v = v };
 }
 
-static void drawn_add_text(struct drawn *d, const char *name, const char *text, size_t max)
+void drawn_add_text(struct drawn *d, const char *name, const char *text, size_t max)
 {
 	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_TEXT, .v = strnlen(text, max), .text = text };
 }

@@ -38,7 +38,7 @@ enum drawn_as {
 	DRAWN_GLOBAL_INSTANT,
 };
 
-#define DRAWN_ARGS_MAX 44
+#define DRAWN_ARGS_MAX 46
 
 struct drawn {
 	const char *category; /* a literal */
@@ -61,6 +61,8 @@ _Static_assert(REQUEST_NAME_LEN >= MESSAGE_ADDRESS_MAX && REQUEST_NAME_LEN >= IR
 /* Begins a description, and adds an argument to it. */
 void drawn_begin(struct drawn *d, const char *category, const char *name, enum drawn_as as, uint64_t ns);
 void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v);
+/* text: of at most `max` bytes, from the traced process; valid as long as *d. */
+void drawn_add_text(struct drawn *d, const char *name, const char *text, size_t max);
 
 /* Describes a record of a thread. `irqs`: see irq_name(). False: its kind is not described here, or it is not shown. */
 bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs);

@@ -99,13 +99,15 @@ static char *add_request_spans(char *p, const struct step_request *r)
 /* ---- sequences whose rows are known ---- */
 
 /* For a sequence: its shape after ts_us, and its stages after total and queued. */
-static char *request_line_shape(char *p, const struct step_request *r, const struct left_out *list)
+static char *request_line_shape(char *p, const struct step_request *r, const struct recording *rec)
 {
-	uint32_t left_out = left_out_between(list, r->start, r->last_end);
+	uint32_t left_out = left_out_between(rec->left_out, r->start, r->last_end);
+	const char *id = r->own_ids && rec->handles ? handles_get(rec->handles, r->tgid, r->sequence) : NULL;
 	char parts[SHED_TEXT_MAX];
 
 	if (r->given)
 		p = PUT(p, engine_request, r->given - 1);
+	p = PUT_NONZERO(p, request_id, id);
 	if (!r->mixed && !r->began_before)
 		p = PUT(p, prompt_tokens, r->prompt_tokens);
 	if (!r->mixed && r->cached >= 0)
@@ -155,7 +157,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 /* The line of a sequence's request, without the part from its socket. */
 struct request_line {
 	uint32_t tgid, serial;
-	uint64_t context, sequence, start, end, between;
+	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine; or start */
 	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
@@ -202,7 +204,7 @@ static char *add_request_path(struct profile_requests *q, char *p, const struct 
  * recorded. */
 static void write_sequence_line(struct profile_requests *q, const struct request_line *l, const struct rec_request *socket, const char *why)
 {
-	uint64_t start = socket ? socket->h.start_ns : l->start;
+	uint64_t start = socket ? socket->h.start_ns : l->arrived;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
 	uint64_t others = 0;
 	bool closed;
@@ -228,7 +230,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 		p = PUT(PUT(p, joined, false), joined_why, why);
 	}
 	p = PUT_TOTAL(p, l->end - start);
-	if (socket && l->split)
+	if ((socket || start < l->start) && l->split)
 		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, others);
 	if (socket)
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
@@ -392,6 +394,7 @@ static void *profile_on_done(struct step_request *r, void *arg)
 		.serial = r->serial,
 		.context = r->context,
 		.sequence = r->sequence,
+		.arrived = r->arrived ?: r->start,
 		.start = r->start,
 		.end = r->last_end,
 		.between = r->spans[SPAN_BETWEEN],
@@ -408,7 +411,7 @@ static void *profile_on_done(struct step_request *r, void *arg)
 	}
 	if (q->gpu)
 		request_gpu_over(q->gpu, r);
-	*request_line_shape(q->shape, r, q->rec->left_out) = 0;
+	*request_line_shape(q->shape, r, q->rec) = 0;
 	*request_line_stages(q->stages, r) = 0;
 	if (request_feed_joins(q->rec->requests))
 		return line_copy(&l);

@@ -173,10 +173,14 @@ static uint32_t request_lane_take(struct request_tracks *t, uint32_t first, uint
 static uint32_t request_row_take(struct request_tracks *t, const struct step_request *r)
 {
 	struct request_slot *s = t->slots;
+	uint64_t sequence = r->own_ids ? 0 : r->sequence; /* or the next free slot */
 
 	for (; s < t->slots + t->n_slots; s++) {
-		if (s->tgid == r->tgid && s->context == r->context && s->sequence == r->sequence)
+		if (s->tgid != r->tgid || s->context != r->context)
+			continue;
+		if (r->own_ids ? s->busy_until <= r->start : s->sequence == sequence)
 			break;
+		sequence += r->own_ids;
 	}
 	if (s == t->slots + REQUEST_SLOTS || s->busy_until > r->start)
 		return request_lane_take(t, REQUEST_SLOTS, r->start, r->last_end);
@@ -184,7 +188,7 @@ static uint32_t request_row_take(struct request_tracks *t, const struct step_req
 		*s = (struct request_slot){
 			.tgid = r->tgid,
 			.context = r->context,
-			.sequence = r->sequence,
+			.sequence = sequence,
 			.group = request_group_of(t, r->tgid, r->context),
 		};
 		t->n_slots++;
@@ -249,8 +253,10 @@ static void drawn_add_spans(struct drawn *d, const struct step_request *r)
 	}
 }
 
-static void drawn_add_request(struct drawn *d, const struct step_request *r, const struct live_request *l)
+static void drawn_add_request(struct drawn *d, const struct recording *rec, const struct step_request *r, const struct live_request *l)
 {
+	const char *id = r->own_ids && rec->handles ? handles_get(rec->handles, r->tgid, r->sequence) : NULL;
+
 	drawn_add(d, "number", DRAWN_NUMBER, r->serial);
 	drawn_add(d, "pid", DRAWN_NUMBER, r->tgid);
 	if (r->context)
@@ -258,6 +264,8 @@ static void drawn_add_request(struct drawn *d, const struct step_request *r, con
 	drawn_add(d, "sequence", DRAWN_NUMBER, r->sequence);
 	if (r->given)
 		drawn_add(d, "engine_request", DRAWN_NUMBER, r->given - 1);
+	if (id)
+		drawn_add_text(d, "request_id", id, FUNC_STR_LEN);
 	if (!r->began_before)
 		drawn_add(d, "prompt_tokens", DRAWN_NUMBER, r->prompt_tokens);
 	if (r->by_parts && r->cached >= 0)
@@ -281,6 +289,8 @@ static void drawn_add_request(struct drawn *d, const struct step_request *r, con
 		drawn_add_spans(d, r);
 		drawn_add_waits(d, r);
 	}
+	if (r->arrived)
+		drawn_add(d, "queued", DRAWN_TIME, r->start - r->arrived);
 	drawn_add_flag(d, "cancelled", r->cancelled);
 	drawn_add_flag(d, "began_before", r->began_before);
 	drawn_add_flag(d, "unfinished", r->cut);
@@ -380,17 +390,17 @@ static uint32_t request_tell(struct request_tracks *t, const struct step_request
 	s.d.name = s.d.texts[0];
 	s.d.names = DRAWN_NAME_OF_EACH;
 	snprintf(s.d.texts[0], sizeof(s.d.texts[0]), "request %u", r->serial);
-	drawn_add_request(&s.d, r, l);
+	drawn_add_request(&s.d, t->rec, r, l);
 	t->ops->slice(&s, t->arg);
 	tell_phases(t, r, s.row);
 	tell_flows(t, r, l, s.row);
 	return s.row;
 }
 
-/* Writes the time that a request on a socket waited for its first step. */
-static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket)
+/* Writes the time that a request waited for its first step: since it came on its socket, or without one since it arrived. */
+static void request_tell_queued(struct request_tracks *t, const struct over_request *o, const struct rec_request *socket, uint64_t arrived)
 {
-	struct request_slice s = request_slice_init(NO_ROW, "queued", socket->h.start_ns, o->start);
+	struct request_slice s = request_slice_init(NO_ROW, "queued", socket ? socket->h.start_ns : arrived, o->start);
 	struct request_flow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
 
 	if (s.start >= s.end)
@@ -400,7 +410,8 @@ static void request_tell_queued(struct request_tracks *t, const struct over_requ
 		return;
 	drawn_add(&s.d, "number", DRAWN_NUMBER, o->serial);
 	drawn_add(&s.d, "pid", DRAWN_NUMBER, o->tgid);
-	drawn_add(&s.d, "fd", DRAWN_NUMBER, socket->h.id);
+	if (socket)
+		drawn_add(&s.d, "fd", DRAWN_NUMBER, socket->h.id);
 	t->ops->slice(&s, t->arg);
 	/* a slice in an earlier file, or without a length, holds no flow */
 	if (o->row != NO_ROW && o->file == t->file && !o->empty)
@@ -509,7 +520,7 @@ static void tracks_on_sequence(void *request, const struct rec_request *socket, 
 {
 	(void)why;
 	if (socket)
-		request_tell_queued(arg, request, socket);
+		request_tell_queued(arg, request, socket, 0);
 }
 
 static void *tracks_on_done(struct step_request *r, void *arg)
@@ -517,18 +528,23 @@ static void *tracks_on_done(struct step_request *r, void *arg)
 	struct request_tracks *t = arg;
 	struct live_request *l = thread_map_find(&t->live, r->serial);
 	uint32_t row = NO_ROW;
-	struct over_request *o;
+	struct over_request over, *o;
 
 	if (l) {
 		tracks_on_mixed(r, arg);
 		row = request_tell(t, r, l);
 		thread_map_remove(&t->live, l);
 	}
-	/* those without rows are of no interest */
-	if (!r->by_parts || !request_feed_joins(t->rec->requests))
+	if (!r->by_parts) /* those without rows are of no interest */
 		return NULL;
+	over = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	if (!request_feed_joins(t->rec->requests)) {
+		if (r->arrived && row != NO_ROW)
+			request_tell_queued(t, &over, NULL, r->arrived);
+		return NULL;
+	}
 	o = xmalloc(sizeof(*o));
-	*o = (struct over_request){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	*o = over;
 	return o;
 }
 

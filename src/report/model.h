@@ -235,6 +235,7 @@ struct request {
 	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */
 	uint32_t sequence;
+	uint32_t id; /* the engine's own; its text is empty: unknown */
 	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
 	uint32_t chunks;    /* parts of the answer on its socket */
 	uint32_t slots;     /* the most requests that its context worked on at a time; set by served_finish, as `full` */

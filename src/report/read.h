@@ -33,6 +33,6 @@ void read_profile(struct model *m, struct json_source *source, const char *path,
 void read_trace(struct model *m, struct json_source *source, const char *path, struct read_problems *problems);
 
 /* Adds the request of a trace's slice `request NUMBER` (docs/trace-format.md); ts and dur in ns. Ignores an unusable one. */
-void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
+void read_request_slice(struct model *m, struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 #endif

@@ -792,6 +792,7 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 		if (waits[i].first < 0)
 			waits[i].first = 0;
 	}
+	r.id = model_name(reader->m, node_string(node_get(reader->shape, KEY(request_id))) ?: "");
 	served_add_request(s, &r, waits);
 	read_us(node_get(reader->stages, KEY(behind_others)), &behind);
 	if (r.flags & REQUEST_PARTED && (node_get(reader->shape, "path1_us") || node_get(reader->shape, KEY(path_unknown_us))))
@@ -801,7 +802,7 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 		served_add_exchange(s, &r, reader->shape, false);
 }
 
-void read_request_slice(struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
+void read_request_slice(struct model *m, struct served *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
 {
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct request r = new_request(recording, waits);
@@ -820,6 +821,7 @@ void read_request_slice(struct served *s, const struct json_node *args, int64_t 
 	/* the slice begins where the queue ends */
 	r.ts = ts > r.parts[TIME_QUEUED] ? ts - r.parts[TIME_QUEUED] : 0;
 	r.total = ns_add(dur, r.parts[TIME_QUEUED]);
+	r.id = model_name(m, node_string(node_get(args, KEY(request_id))) ?: "");
 	served_add_request(s, &r, waits);
 }
 

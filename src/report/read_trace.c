@@ -129,7 +129,7 @@ static void trace_read_slice(struct report_trace_reader *r, const struct trace_e
 	} else if (!strcmp(cat, "batch") && node_string(event->name) && !strncmp(event->name->text, "request ", 8)) {
 		/* requests have a process of their own in the trace; the engine's pid is in the args */
 		if (read_us(event->ts, &ts) && read_u32(node_get(event->args, "pid"), &pid))
-			read_request_slice(&model_process(r->m, pid, r->origin)->served, event->args, ts, dur, r->recording);
+			read_request_slice(r->m, &model_process(r->m, pid, r->origin)->served, event->args, ts, dur, r->recording);
 	} else if (!strcmp(cat, "sample") || !strcmp(cat, "graph")) {
 		p = event_process(r, event);
 		call.ns = dur;

@@ -26,16 +26,22 @@ static const char *const part_words[TIME_PARTS] = {
 
 /* ---- in words ---- */
 
-/* "request 21 (sequence 3, 2048 prompt tokens)"; r NULL: nothing else is known of it. */
-static void text_add_request(struct text *t, const struct process *p, uint32_t recording, uint32_t number,
+/* "request 21 (sequence 3, 2048 prompt tokens)", or with the engine's id in place of the sequence; r NULL: nothing else is known of
+ * it. */
+static void text_add_request(struct text *t, const struct model *m, const struct process *p, uint32_t recording, uint32_t number,
 	const struct request *r)
 {
+	char id[FUNC_STR_LEN];
+
 	if (p->recordings > 1)
 		text_add(t, "recording %u, ", recording + 1);
 	text_add(t, "request %u", number);
 	if (!r)
 		return;
-	text_add(t, " (sequence %u", r->sequence);
+	if (*model_text(m, r->id))
+		text_add(t, " (%s", text_printable(id, sizeof(id), model_text(m, r->id)));
+	else
+		text_add(t, " (sequence %u", r->sequence);
 	/* the length of a prompt that began before the recording is not known */
 	if (!(r->flags & REQUEST_BEGAN_BEFORE))
 		text_add(t, ", %u prompt token%s", r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s");
@@ -155,7 +161,7 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 	struct text t = text_in(buf, SENTENCE_MAX);
 	const char *what = kinds[late->kind];
 
-	text_add_request(&t, p, r->recording, r->number, r);
+	text_add_request(&t, m, p, r->recording, r->number, r);
 	if (late->kind == REQUEST_LATE_NONE && r->flags & REQUEST_CANCELLED)
 		what = ", cancelled without a token after %s";
 	text_add(&t, what, DURATION(late->value));
@@ -175,12 +181,12 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 }
 
 /* "request 21 (sequence 3, 2048 prompt tokens): 1.93 s, by 7 requests (310 ms by request 17)". Returns buf. */
-static const char *culprit_sentence(const struct process *p, const struct request_culprit *c, char buf[SENTENCE_MAX])
+static const char *culprit_sentence(const struct model *m, const struct process *p, const struct request_culprit *c, char buf[SENTENCE_MAX])
 {
 	struct text t = text_in(buf, SENTENCE_MAX);
 	uint32_t worst = p->served.requests[c->worst_of].number;
 
-	text_add_request(&t, p, c->recording, c->number, served_find(&p->served, c->recording, c->number));
+	text_add_request(&t, m, p, c->recording, c->number, served_find(&p->served, c->recording, c->number));
 	text_add(&t, ": %s, by ", DURATION(c->ns));
 	if (c->victims > 1)
 		text_add(&t, "%llu requests (%s by request %u)", LLU(c->victims), DURATION(c->worst), worst);
@@ -312,7 +318,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 		page_put(page, "\nRequests waited %s while steps worked for others, longest for\n",
 			DURATION(sum->parts[TIME_OTHERS]));
 	list_for_each (c, sum->culprits, least_of(sum->n_culprits, CULPRITS_SHOWN))
-		page_put(page, "  %s\n", culprit_sentence(p, c, SENTENCE));
+		page_put(page, "  %s\n", culprit_sentence(page->m, p, c, SENTENCE));
 	if (sum->n_culprits > CULPRITS_SHOWN)
 		page_put(page, "  and %zu more\n", sum->n_culprits - CULPRITS_SHOWN);
 	put_occupancy(page, sum);
@@ -336,6 +342,8 @@ static void put_late(struct json_object *o, const struct model *m, const struct 
 	json_put_u64(o, "request", r->number);
 	json_put_u64(o, "recording", r->recording);
 	json_put_u64(o, "sequence", r->sequence);
+	if (*model_text(m, r->id))
+		json_put_text(o, "request_id", model_text(m, r->id));
 	json_put_us(o, "ts_us", r->ts);
 	json_put_us(o, "total_us", r->total);
 	json_put_text(o, "kind", kinds[late->kind]);
@@ -401,7 +409,7 @@ static void put_lists(const struct page *page, struct json_object *o, const stru
 		json_put_u64(one, "requests", c->victims);
 		json_put_u64(one, "longest_by", p->served.requests[c->worst_of].number);
 		json_put_us(one, "longest_us", c->worst);
-		json_put_text(one, "text", culprit_sentence(p, c, SENTENCE));
+		json_put_text(one, "text", culprit_sentence(page->m, p, c, SENTENCE));
 	}
 	json_put_us(o, "waited_for_unnamed_us", sum->unnamed);
 	json_put_list (o, "pairs", one, pair, sum->pairs, sum->n_pairs) {

@@ -95,6 +95,10 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 	case SEQUENCE_TOKEN:
 		take_token(q, slot, c);
 		return;
+	case SEQUENCE_FIRST:
+		if (c->said_ns < r->start)
+			r->arrived = c->said_ns;
+		return;
 	case SEQUENCE_SHIFT:
 		request_shift_position(r, c);
 		return;
@@ -162,7 +166,8 @@ static void step_changes_finish(struct step_requests *q)
 	for (size_t i = q->first_change; i < q->n_changes; i++) {
 		const struct sequence_change *c = &q->changes[i];
 
-		if (c->what == SEQUENCE_TOKEN || c->what == SEQUENCE_END || (c->what == SEQUENCE_REMOVE && c->from > 0))
+		if (c->what == SEQUENCE_TOKEN || c->what == SEQUENCE_END || c->what == SEQUENCE_FIRST ||
+			(c->what == SEQUENCE_REMOVE && c->from > 0))
 			change_apply(q, c);
 	}
 	q->first_change = q->n_changes = 0;
@@ -318,11 +323,14 @@ static void slot_begin_request(
 	bool kept = p->position > 0 && p->position == slot->kept && is_prompt_like(p);
 	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && ((!slot->known && !kept) || leapt || slot->beside_loss);
 
+	if (s->own_ids) /* the engine says of a new one where it begins */
+		before = p->position < 0;
 	before &= !slot->place.request;
 	slot->kept = -1;
 	slot->in_prompt = !before || is_prompt_like(p);
 	before |= s->began_before;
 	r->by_parts = true;
+	r->own_ids = s->own_ids;
 	r->cached = before ? -1 : p->position;
 	r->lost = slot->beside_loss && p->position != 0;
 	slot->beside_loss = false;
@@ -338,7 +346,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 	struct step_slot *slot = t->slot;
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
-	bool over = r->start && part_is_new_request(q, slot, p), leapt = false;
+	bool over = r->start && !s->own_ids && part_is_new_request(q, slot, p), leapt = false;
 
 	request_settle_draft(q, r, p->position);
 	if (over) {
@@ -354,9 +362,9 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 }
 
 /* How many rows of the part are prompt: all, or none. */
-static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
+static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p, bool own_ids)
 {
-	bool single = p->rows == 1 && slot->r.prefills;
+	bool single = p->rows == 1 && slot->r.prefills && !own_ids;
 
 	if (!slot->in_prompt)
 		return 0;
@@ -377,16 +385,16 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
 	/* with llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
-	bool seen = part_has_known_outputs(p) && (p->position >= 0 || p->rows == 1);
+	bool seen = part_has_known_outputs(p) && (p->position >= 0 || p->rows == 1 || s->own_ids);
 
 	count_prefill(r, s, p->rows, seen ? p->outputs : UINT64_MAX);
 	/* this step may give its first output, which sometimes shows only later */
 	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
 		return;
-	slot->all_outputs = p->outputs == p->rows && p->rows > 1;
+	slot->all_outputs = p->outputs == p->rows && p->rows > 1 && !s->own_ids;
 	slot->in_prompt = slot->all_outputs;
-	if (p->outputs == 1)
+	if (p->outputs == 1 || s->own_ids)
 		slot->last_output = slot->first_due = s->end;
 }
 
@@ -395,6 +403,7 @@ static void take_decoded_rows(struct step_requests *q, const struct taken *t, co
 	struct step_slot *slot = t->slot;
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
+	uint64_t n;
 
 	if (s->cut || !p->outputs)
 		return;
@@ -402,11 +411,12 @@ static void take_decoded_rows(struct step_requests *q, const struct taken *t, co
 	if (!r->decodes && !r->first_output && r->prefill_end && r->last_outputs == UINT64_MAX)
 		slot->last_output = slot->first_due = r->prefill_end;
 	r->decodes++;
-	r->outputs++;
-	if (part_has_known_outputs(p) && p->outputs > 1)
+	n = s->own_ids && p->outputs != ROW_PART_UNKNOWN ? p->outputs : 1; /* these are accepted ones */
+	r->outputs += n;
+	if (part_has_known_outputs(p) && p->outputs > 1 && !s->own_ids)
 		request_keep_draft(r, s, p->position, p->outputs, slot->last_output);
 	else if (slot->last_output && !s->began_before)
-		request_add_tokens(q, r, s, slot->last_output, 1);
+		request_add_tokens(q, r, s, slot->last_output, n);
 	slot->last_output = s->end;
 }
 
@@ -507,7 +517,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 		if (t->part.position > POSITION_MAX)
 			t->part.position = -1;
 		find_request(q, t, s);
-		t->prompt = prompt_rows(t->slot, &t->part);
+		t->prompt = prompt_rows(t->slot, &t->part, s->own_ids);
 		ts->part_rows += t->part.rows;
 		ts->prompt_rows += t->prompt;
 	}
@@ -823,6 +833,8 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 	context_pass_gap(q, c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);
+	else if (s->no_rows)
+		; /* it is in nobody's way but by its time */
 	else if (s->phase == PHASE_SHARED)
 		take_shared(q, c, s);
 	else
@@ -917,6 +929,8 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 
 	seen.lost = r->steps_lost;
 	seen.has_rows = rows_of_step(s, r->vals, &seen.rows);
+	seen.own_ids = s->batch != NULL;
+	seen.no_rows = s->batch && (!r->vals[0] || r->vals[0] == PYTHON_NO_BATCH);
 	if (!strcmp(name, "decode"))
 		seen.phase = PHASE_DECODE;
 	else if (!strcmp(name, "prefill"))

@@ -33,6 +33,8 @@ struct step_seen {
 	enum step_phase phase;
 	struct step_rows rows; /* with has_rows */
 	bool has_rows;
+	bool own_ids;  /* each sequence is one request, from its first row to its last */
+	bool no_rows;  /* with own_ids: it has none */
 	bool has_states; /* ns is known */
 	bool cut;        /* it continued after the end of the recording */
 	bool began_before;
@@ -74,6 +76,7 @@ struct step_request {
 	uint64_t given;  /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t serial; /* its number: 1, 2, ... in the order in which requests began */
 	uint64_t context, sequence;
+	uint64_t arrived; /* before start, as the engine says; 0: unknown */
 	uint64_t start, last_end; /* last_end: of its last step; once it is over, when its last token was sampled if later */
 	uint64_t busy_until;      /* the last end of the slot's requests so far */
 	uint64_t prefill_end;     /* of its last prefill step; 0: not seen */
@@ -88,6 +91,7 @@ struct step_request {
 	uint64_t shared;  /* steps that also had rows of other sequences */
 	uint64_t drafts;  /* steps with several outputs: the next step's position shows how many were accepted */
 	bool began_before, cut, mixed, graph;
+	bool own_ids;  /* its sequence has no other request, and its name is the engine's id of it: handles.h */
 	bool end_seen; /* another request has begun in its slot, or its sequence was removed */
 	bool lost;     /* steps were lost while it ran, perhaps its own */
 	bool has_rows;

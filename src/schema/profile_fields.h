@@ -258,6 +258,8 @@ SHAPE(SEQUENCE, number, COUNT, REQUIRED, "1, 2, ... in the order in which reques
 SHAPE(SEQUENCE, sequence, COUNT, REQUIRED, "the number of the sequence, or slot")
 SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL, "the engine's own number for the request, as in its log (llama-server: `task`), if the preset "
 	"says how the engine numbers requests")
+SHAPE(SEQUENCE, request_id, STRING, OPTIONAL, "the engine's own id for the request (vllm: `cmpl-...`), of at most 63 bytes, if the preset says "
+	"where a Python engine has its batch. Then each sequence is one request")
 SHAPE(SEQUENCE, prompt_tokens, COUNT, OPTIONAL, "rows of its prompt that were decoded")
 SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: the part of the prompt that was reused from an earlier request; "
 	"absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another sequence ends "
@@ -297,7 +299,8 @@ STAGE(SEQUENCE, ttft_between, US, OPTIONAL, "the parts of `others` and `between`
 	"`ttft`")
 STAGE(SEQUENCE, tpot_pN, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it tokens")
-STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step; with `own_prefill`, "
+STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step, of others from when they "
+	"arrived at the engine, if the preset says where that is; with `own_prefill`, "
 	"`own_decode`, `others` and `between` it adds up to `total`")
 STAGE(SEQUENCE, behind_others, US, OPTIONAL, "the part of `queued` in which its context ran steps, for other requests; absent if 0. The shape's "
 	"`path1_us` ... `path_unknown_us`, as in `token_prof`, sum to the rest of `queued` and `between`: who caused the time in which no step ran")

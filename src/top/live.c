@@ -510,6 +510,7 @@ static void live_take_step(struct live *l, const struct live_step *s)
 
 	if (requests_seen(&s->step, s->live_phase == LIVE_PREFILL, s->live_phase == LIVE_DECODE, &seen)) {
 		seen.tgid = s->pid;
+		seen.own_ids = s->own_ids;
 		if (!seen.context)
 			seen.context = 1 + (uint64_t)(lane - l->lanes);
 		l->parts_seen |= s->n_parts != 0;

@@ -41,6 +41,7 @@ struct live_step {
 	uint32_t pid, workers;
 	uint32_t n_parts, parts_left; /* as in struct rec_step */
 	const struct row_part *parts; /* n_parts of them; valid during the call only */
+	bool own_ids;                 /* as in struct step_seen */
 	bool weighed;                 /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
