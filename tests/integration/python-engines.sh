@@ -56,7 +56,7 @@ vllm() {
 
 test_steps() {
 	check "vllm: is recorded" vllm core --strict -v -- "$TMP/_C.abi3.so"
-	check "vllm: each call after its library was there is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/core.json" "$TMP/core.out" step
+	check "vllm: each call after its library was there is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/core.json" "$TMP/core.out" engine
 	check "vllm: valid" "$INFTRACE" validate "$TMP/core.json" "$TMP/core.jsonl"
 	check "vllm: its probes are told" grep -q 'probe vllm' "$TMP/core.err" # which test_no_engine wants not to see
 	same "vllm: as many lines" "$(grep -c '"event":"token_prof"' "$TMP/core.jsonl")" 60
@@ -75,7 +75,7 @@ test_attached() {
 	test_pids+=("$!")
 	wait_until 60 grep -q loaded "$TMP/attached.out"
 	"$INFTRACE" record -q -d 2s --engine "$TOP/engines/vllm.json" --profile "$TMP/attached.jsonl" -p "$!" 2>"$TMP/err" || not_ok "attached" "$(cat "$TMP/err")"
-	check "attached: steps" grep -q '"phase":"step"' "$TMP/attached.jsonl"
+	check "attached: steps" grep -q '"phase":"engine"' "$TMP/attached.jsonl"
 	kill "$!"
 }
 
