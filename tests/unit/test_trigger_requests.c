@@ -128,17 +128,18 @@ TEST_WITH(test_lost, begin_test, end_test)
 /* More than there is room for: the newest are still reported. */
 TEST_WITH(test_many, begin_test, end_test)
 {
-	struct row_part parts[STEP_PARTS_MAX] = { 0 };
+	enum { EACH = 64 };
+	struct row_part parts[EACH] = { 0 };
 	const struct trigger_hit *hit = NULL;
 
 	start("request_ttft>100ms");
 	for (uint64_t k = 0; k < 10; k++) {
-		for (uint32_t i = 0; i < STEP_PARTS_MAX; i++)
-			parts[i] = (struct row_part){ k * STEP_PARTS_MAX + i, 0, 2, 0 };
-		assert_null(batch(k * 5, 4, 0xc0, parts, STEP_PARTS_MAX));
+		for (uint32_t i = 0; i < EACH; i++)
+			parts[i] = (struct row_part){ k * EACH + i, 0, 2, 0 };
+		assert_null(batch(k * 5, 4, 0xc0, parts, EACH));
 	}
 	assert_int_equal(set->n_no_token, NO_TOKEN_MAX);
-	hit = BATCH(130, 2, { 9 * STEP_PARTS_MAX, 2, 2, 1 });
+	hit = BATCH(130, 2, { 9 * EACH, 2, 2, 1 });
 	assert_non_null(hit);
 	assert_int_equal(set->n_no_token, NO_TOKEN_MAX - 1);
 }
