@@ -35,7 +35,8 @@ static const struct rec_hdr *calls_take_function(struct probe_table *pt, struct 
 	if (s->role == ROLE_SEQUENCE)
 		drafts_learn(drafts, s, r);
 	if (s->handle_arg >= 0 && check_shown(s, arg, r->vals) && check_shown(s, name, r->vals) && !(r->h.flags & REC_F_OPEN_END))
-		handles_set(handles, r->h.tgid, r->vals[arg], probe_arg_string(s, name, strs));
+		(s->role == ROLE_SEQUENCE ? handles_set_recent : handles_set)(handles, r->h.tgid, r->vals[arg],
+			probe_arg_string(s, name, strs));
 	return &r->h;
 }
 

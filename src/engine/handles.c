@@ -10,6 +10,7 @@
 
 #define HANDLES_MAX (1 << 18) /* PyTorch has some ten thousand kernels */
 #define MANY 4096
+#define RECENT_MAX 32768 /* a power of two */
 #define REFUSED_AGAIN 65536 /* a full table looks for room again each time that so many were refused */
 
 struct handle_key {
@@ -27,6 +28,8 @@ struct handles {
 	struct tasks *tasks;
 	unsigned int many; /* at this number, names of ended processes are dropped */
 	unsigned int refused;
+	struct handle_key *recent; /* RECENT_MAX, the oldest at n_recent % RECENT_MAX; NULL: none yet */
+	uint64_t n_recent;
 };
 
 struct handles *handles_new(struct tasks *tasks)
@@ -52,6 +55,7 @@ void handles_free(struct handles *h)
 		return;
 	HASH_ITER(hh, h->all, e, next)
 	handle_drop(h, e);
+	free(h->recent);
 	free(h);
 }
 
@@ -115,6 +119,21 @@ void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *
 	if (old)
 		handle_drop(h, old);
 	HASH_ADD(hh, h->all, key, sizeof(e->key), e);
+}
+
+void handles_set_recent(struct handles *h, uint32_t tgid, uint64_t handle, const char *name)
+{
+	struct handle_key *oldest;
+	struct handle *e;
+
+	handles_set(h, tgid, handle, name);
+	if (!h->recent)
+		h->recent = xcalloc(RECENT_MAX, sizeof(*h->recent));
+	oldest = &h->recent[h->n_recent++ % RECENT_MAX];
+	e = oldest->handle ? handle_find(h, (uint32_t)oldest->tgid, oldest->handle) : NULL;
+	if (e)
+		handle_drop(h, e);
+	*oldest = (struct handle_key){ handle, tgid };
 }
 
 const char *handles_get(const struct handles *h, uint32_t tgid, uint64_t handle)

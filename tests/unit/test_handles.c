@@ -87,4 +87,22 @@ TEST(test_ended)
 	tasks_free(tasks);
 }
 
+/* Ids of requests do not fill the table. */
+TEST(test_recent)
+{
+	struct handles *h = handles_new(NULL);
+	char name[32];
+
+	handles_set(h, 1, 1000000, "kept");
+	for (uint64_t i = 1; i <= 300000; i++) {
+		snprintf(name, sizeof(name), "request %llu", (unsigned long long)i);
+		handles_set_recent(h, 1, i, name);
+	}
+	assert_string_equal(handles_get(h, 1, 300000), "request 300000");
+	assert_string_equal(handles_get(h, 1, 300001 - 32768), "request 267233");
+	assert_null(handles_get(h, 1, 300000 - 32768));
+	assert_string_equal(handles_get(h, 1, 1000000), "kept");
+	handles_free(h);
+}
+
 RUN_TESTS(NULL, NULL)
