@@ -443,7 +443,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 		python = python_enter(ctx, t, p->python - 1, id, &at);
 		if (python == PYTHON_ARRIVAL)
 			python_arrival_take(t, at.frame, at.key);
-		if (python == PYTHON_BATCH && (open || !step_later(t)))
+		if (python == PYTHON_BATCH && open) /* else ids would be sent into a closed window */
 			python_batch_take(t, p, at.frame);
 		if (python != PYTHON_STEP && python != PYTHON_STEP_NEXT)
 			return;

@@ -51,6 +51,7 @@ struct python_objects {
 	u64 alive_bytes, alive_key; /* of the entries, as above */
 	u64 variables;	    /* address of those of the function with the batch */
 	s64 total;	    /* of the batch's tokens, as the engine says */
+	u64 gave;	    /* which tokens the step gave is known */
 	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, and when it arrived */
 	u64 words[2], hash, sequence, arrived;
 	struct python_text text;

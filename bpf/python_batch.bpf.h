@@ -83,7 +83,7 @@ __noinline u64 python_id_number(struct thread *t, const struct python_calls *c, 
 	known = bpf_map_lookup_elem(&python_ids, &id);
 	if (known)
 		return *known;
-	if (!make || !(python_word(python_word(str + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_STR) ||
+	if (!make || !python_is(str, PYTHON_TYPE_IS_STR) ||
 		(python_byte(str + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII)
 		return 0;
 	number = __sync_fetch_and_add(&n_python_ids, 1) + 1;
@@ -211,6 +211,21 @@ static __always_inline u64 python_variable(const struct python_objects *o, u32 i
 	return python_word(o->variables + 8 * i) & ~PYTHON_TAGS;
 }
 
+/* self. Up to 3.10 it is in a cell behind the variables if a comprehension uses it: in the first one, as functions with a batch
+ * have it. CPython: Include/cpython/code.h, Include/cpython/cellobject.h. */
+#define PYTHON_CODE_VARIABLES 28 /* how many */
+#define PYTHON_CELL 16
+
+static __always_inline u64 python_self_of(const struct python_calls *c, const struct python_objects *o)
+{
+	u64 self = python_variable(o, 0), code;
+
+	if (self || !c->old_keys)
+		return self;
+	code = python_word(o->variables - c->frame_locals + c->frame_code);
+	return python_word(python_variable(o, (u32)python_word(code + PYTHON_CODE_VARIABLES)) + PYTHON_CELL);
+}
+
 static __always_inline bool python_take_begin(struct thread *t, struct python_take *w, u32 key)
 {
 	w->t = t;
@@ -266,21 +281,33 @@ __noinline int python_batch_new(struct thread *t)
 	return 0;
 }
 
-/* Reads which tokens the step gave. */
+/* Reads which tokens the step gave. An engine may have them in something else than lists in another release. */
 __noinline int python_batch_outputs(struct thread *t)
 {
 	struct python_take w;
 	struct python_objects *o;
-	u64 outputs;
+	u64 outputs, lists;
 
-	if (!t || !python_take_begin(t, &w, t->python_key) || !w.c->batch.outputs)
+	if (!t || !python_take_begin(t, &w, t->python_key))
 		return 0;
 	o = &w.r->objects;
+	o->gave = 0;
+	if (!w.c->batch.outputs)
+		return 0;
 	outputs = python_variable(o, w.c->batch.outputs);
-	python_alive_begin(w.c, o, python_member(w.c, o, python_variable(o, 0), PYTHON_ALIVE));
-	if (python_list_begin(o, python_member(w.c, o, outputs, PYTHON_OUTPUTS)) &&
-		python_dict_begin(w.c, o, python_member(w.c, o, outputs, PYTHON_OUTPUT_INDEX)))
-		bpf_loop(PYTHON_REQUESTS_MAX, python_outputs_take, &w, 0);
+	python_alive_begin(w.c, o, python_member(w.c, o, python_self_of(w.c, o), PYTHON_ALIVE));
+	if (w.c->batch.len[PYTHON_ALIVE] && !o->alive)
+		return 0;
+	lists = python_member(w.c, o, outputs, PYTHON_OUTPUTS);
+	if (!python_list_begin(o, lists)) {
+		o->gave = python_is(lists, PYTHON_TYPE_IS_LIST); /* none */
+		return 0;
+	}
+	if (!python_is(python_item(o, 0), PYTHON_TYPE_IS_LIST) ||
+		!python_dict_begin(w.c, o, python_member(w.c, o, outputs, PYTHON_OUTPUT_INDEX)))
+		return 0;
+	o->gave = 1;
+	bpf_loop(PYTHON_REQUESTS_MAX, python_outputs_take, &w, 0);
 	return 0;
 }
 
@@ -334,6 +361,12 @@ static __always_inline void python_batch_none(u64 *vals)
 	vals[1 + ROW_READ] = PYTHON_NO_BATCH;
 }
 
+static long python_part_unknown(u32 i, struct python_take *w)
+{
+	python_part_at(w->r, i)->outputs = ROW_PART_UNKNOWN;
+	return 0;
+}
+
 /* Makes what was read the rows of the step, if it adds up to the total. */
 __noinline int python_batch_end(struct thread *t)
 {
@@ -349,7 +382,9 @@ __noinline int python_batch_end(struct thread *t)
 	if (r->objects.total != (s64)r->read) {
 		parts_of(r, PARTS_FRESH)->n = 0;
 	} else {
-		t->step.vals[1 + ROW_N_OUTPUTS] = r->outputs;
+		t->step.vals[1 + ROW_N_OUTPUTS] = r->objects.gave ? r->outputs : ROW_UNKNOWN;
+		if (!r->objects.gave)
+			bpf_loop(parts_of(r, PARTS_FRESH)->n, python_part_unknown, &w, 0);
 		t->step.vals[1 + ROW_N_SEQUENCES] = r->ids;
 		if (r->ids == 1)
 			t->step.vals[1 + ROW_ONE_SEQUENCE] = python_part_at(r, 0)->sequence;

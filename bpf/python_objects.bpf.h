@@ -16,7 +16,8 @@
 #define PYTHON_TYPE_DICT 288
 #define PYTHON_TYPE_FLAGS 168
 #define PYTHON_TYPE_HAS_VALUES 4 /* of the flags: PYTHON_VALUES_WITHIN */
-#define PYTHON_TYPE_IS_STR (1 << 28) /* likewise: it is str, or derived from it */
+#define PYTHON_TYPE_IS_LIST (1 << 25) /* likewise: it is list, or derived from it */
+#define PYTHON_TYPE_IS_STR (1 << 28) /* str */
 #define PYTHON_DICT_KEYS 32
 #define PYTHON_LIST_SIZE 16 /* the items come next */
 #define PYTHON_SET_USED 24
@@ -224,6 +225,11 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 	if (keys)
 		python_member_find(c, o, keys, member);
 	return o->found;
+}
+
+static __always_inline bool python_is(u64 object, u64 flag)
+{
+	return object && python_word(python_word(object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & flag;
 }
 
 /* Reads the items of a list; returns whether there are any. */

@@ -364,7 +364,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 /* How many rows of the part are prompt: all, or none. */
 static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p, bool own_ids)
 {
-	bool single = p->rows == 1 && slot->r.prefills && !own_ids;
+	bool single = p->rows == 1 && slot->r.prefills && !(own_ids && part_has_known_outputs(p));
 
 	if (!slot->in_prompt)
 		return 0;

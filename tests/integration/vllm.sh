@@ -79,6 +79,15 @@ test_next_release() {
 	done
 }
 
+# A dump of the flight recorder, for a request that was slow.
+test_flight() {
+	mkdir "$TMP/dumps"
+	check "flight: is recorded" engine_recorded flight --engine "$TOP/engines/vllm.json" --flight-recorder 32MB --output-dir "$TMP/dumps" \
+		--trigger 'request_ttft>100us' -- "${RUN[@]}" "$AT/replay.py" "$AT/vllm-schedule.jsonl"
+	check "flight: a dump has requests with their ids" grep -q '"request_id":"cmpl-' "$TMP/dumps/"*.jsonl
+	check "flight: the dumps are valid" "$INFTRACE" validate "$TMP/dumps/"*
+}
+
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
 	check "junk: is recorded" engine_recorded junk --strict --engine "$TOP/engines/vllm.json" -o "$TMP/junk.json" \

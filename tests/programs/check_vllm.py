@@ -111,6 +111,8 @@ def junk(trace, out):
         if rows is not None:
             diff.equal(f"case {i}: requests and tokens", (args["n_sequences"], args["n_tokens"]), (len(rows), sum(rows.values())))
             diff.equal(f"case {i}: rows", rows_of(args, ids) or rows, rows)
+    known = [step["args"].get("n_outputs") for step in steps[:len(want)] if step["args"].get("n_sequences")]
+    diff.equal("outputs", known, [1, None, None, None, None, 256, None, None, None, 2])
     for i, step in enumerate(steps[len(want):]):  # what another thread changed meanwhile: whole, or none
         args = step["args"]
         diff.equal(f"changed {i}: adds up or has none", "rows_read" in args or args.get("n_tokens", -1) == i, True)

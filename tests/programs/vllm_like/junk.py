@@ -11,8 +11,13 @@ import threading
 from vllm.v1.core.sched.scheduler import ModelRunnerOutput, NewRequestData, SchedulerOutput
 
 
+def many(n, rows=1):
+    return {f"many-{i}": rows for i in range(n)}
+
+
 class Scheduler:
-    requests = None
+    def __init__(self):
+        self.requests = {"one": 1, "two": 2, **many(256)}
 
     def update_from_output(self, scheduler_output, model_runner_output):
         return scheduler_output, model_runner_output
@@ -52,10 +57,6 @@ def results(ids, lists):
     return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)}, lists)
 
 
-def many(n, rows=1):
-    return {f"many-{i}": rows for i in range(n)}
-
-
 circle = []
 circle.append(circle)
 own = {}
@@ -90,6 +91,7 @@ CASES = [
     (batch(many(5000), 5000), None, None),
     (batch({**whole}, 4, **{f"more_{i}": i for i in range(60)}), None, whole),
     (slots(), slots(), None),
+    (batch(whole, 4), results(["one", "two"], [(1, 2, 3), (1,)]), whole),  # no lists: what they gave is not known
     (batch(whole, 4), results(["one", "two"], [[1], [2]] * 100_000), whole),
 ]
 

@@ -86,7 +86,7 @@ class Scheduler:
                 del self.requests[req_id]
 
     def update_from_output(self, scheduler_output, model_runner_output):
-        self.finished += len(scheduler_output.finished_req_ids)
+        self.finished += len([i for i in scheduler_output.finished_req_ids if i not in self.requests])  # up to 3.11, self is in a cell
         for req_id in scheduler_output.num_scheduled_tokens:
             got = model_runner_output.sampled_token_ids[model_runner_output.req_id_to_index[req_id]]
             if got and req_id in self.requests:
