@@ -42,8 +42,8 @@ struct gaps {
 	const struct probe_table *probes;
 	uint64_t open_ns;
 	struct gap_context *contexts;
-	struct gap_step *steps; /* by their starts */
-	size_t n, cap;
+	struct gap_step *steps; /* in the order in which they came, from `sorted` on; before, by their starts */
+	size_t n, cap, sorted;
 	struct way way;
 	struct rec_gap gap;
 };
@@ -66,7 +66,7 @@ static void gaps_forget(struct gaps *g)
 		HASH_DEL(g->contexts, c);
 		free(c);
 	}
-	g->n = 0;
+	g->n = g->sorted = 0;
 }
 
 void gaps_free(struct gaps *g)
@@ -145,18 +145,35 @@ void gaps_step(struct gaps *g, const struct rec_step *r)
 		.began_before = r->h.flags & REC_F_OPEN_START,
 		.held = { r->straggler_tid, r->held_at, r->held_at + r->held_ns },
 	};
-	size_t i;
 
 	if (s.held.from_ns < s.start) /* the window opened within that wait */
 		s.held.from_ns = s.start;
-	for (i = ST_RUNNABLE; i < ST_MAX; i++)
+	for (int i = ST_RUNNABLE; i < ST_MAX; i++)
 		s.off_ns += r->ns[i];
 
 	check_value(&g->probes->specs[r->h.id], r->vals, "context", &s.context);
-	list_push(g->steps, g->n, g->cap);
-	for (i = g->n - 1; i > 0 && g->steps[i - 1].start > s.start; i--)
-		g->steps[i] = g->steps[i - 1];
-	g->steps[i] = s;
+	*list_push(g->steps, g->n, g->cap) = s;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+	const struct gap_step *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Not one by one as they come: on a busy machine each CPU's ring has thousands, and all of the next one's are before these. */
+static void gaps_sort(struct gaps *g)
+{
+	size_t i = g->sorted ? g->sorted : 1;
+
+	while (i < g->n && compare_steps(&g->steps[i - 1], &g->steps[i]) <= 0)
+		i++;
+	if (i < g->n)
+		qsort(g->steps, g->n, sizeof(*g->steps), compare_steps);
+	g->sorted = g->n;
 }
 
 static struct gap_context *context_of(struct gaps *g, const struct gap_step *s)
@@ -292,6 +309,7 @@ void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, 
 {
 	size_t kept = 0;
 
+	gaps_sort(g);
 	/* a step that began before another one of its context was given no later than that one's round, unless they overlap: then the
 	 * gap waits for it */
 	for (size_t i = 0; i < g->n; i++) {
@@ -307,5 +325,5 @@ void gaps_settled(struct gaps *g, bool all, void (*cb)(const struct rec_hdr *h, 
 		s.rounds++;
 		g->steps[kept++] = s;
 	}
-	g->n = kept;
+	g->n = g->sorted = kept;
 }
