@@ -35,8 +35,9 @@ struct {
 	__type(value, u64);
 } python_arrivals __weak SEC(".maps");
 
-enum python_named {
-	PYTHON_SEQUENCE = 1, /* what is behind the probe of the step */
+/* Added to the id of the step's probe: the probes whose calls tell of a sequence. */
+enum python_tells {
+	PYTHON_SEQUENCE = 1,
 	PYTHON_SEQUENCE_ENDS = 2,
 };
 

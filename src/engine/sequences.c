@@ -129,10 +129,11 @@ bool sequence_change_of(struct shown_contexts *m, const struct probe_table *prob
 		return false;
 	probe_find_value(s, r, "draft", &c.draft);
 	c.said_ns = find_engine_time(s, r);
-	if (c.what == SEQUENCE_FIRST && (!probe_find_value(s, r, "queued_ns", &by) || by > c.at_ns))
-		return false;
-	if (c.what == SEQUENCE_FIRST)
+	if (c.what == SEQUENCE_FIRST) {
+		if (!probe_find_value(s, r, "queued_ns", &by) || by > c.at_ns)
+			return false;
 		c.said_ns = c.at_ns - by;
+	}
 	if (c.what == SEQUENCE_SHIFT && !probe_find_value(s, r, "by", &by))
 		return false;
 	c.every = c.what == SEQUENCE_CLEAR || (int64_t)c.sequence < 0;

@@ -10,6 +10,7 @@
 
 #include "gpu/info.h"
 #include "record.h"
+#include "requests/step_requests.h"
 #include "schema/trace_names.h"
 #include "sink/sink.h"
 #include "util/names.h"
@@ -36,6 +37,14 @@ const char *message_name(const struct rec_message *r);
 
 /* "10.0.0.1:80" or "[fd00::1]:80", of an address as in struct rec_message. Returns buf. */
 const char *message_address(char buf[MESSAGE_ADDRESS_MAX], const uint32_t address[4], uint16_t port);
+
+/* ---- requests in batches ---- */
+
+/* The engine's own id of a request; NULL: unknown. names: may be NULL. As handles_get(). */
+static inline const char *request_own_id(const struct handles *names, const struct step_request *r)
+{
+	return r->own_ids && names ? handles_get(names, r->tgid, r->sequence) : NULL;
+}
 
 /* ---- requests on sockets ---- */
 

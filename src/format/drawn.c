@@ -14,7 +14,8 @@ void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t
 
 void drawn_add_text(struct drawn *d, const char *name, const char *text, size_t max)
 {
-	d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_TEXT, .v = strnlen(text, max), .text = text };
+	if (d->n < DRAWN_ARGS_MAX)
+		d->args[d->n++] = (struct drawn_arg){ .name = name, .kind = DRAWN_TEXT, .v = strnlen(text, max), .text = text };
 }
 
 static void drawn_add_word(struct drawn *d, const char *name, const char *text)

@@ -102,7 +102,7 @@ static char *add_request_spans(char *p, const struct step_request *r)
 static char *request_line_shape(char *p, const struct step_request *r, const struct recording *rec)
 {
 	uint32_t left_out = left_out_between(rec->left_out, r->start, r->last_end);
-	const char *id = r->own_ids && rec->handles ? handles_get(rec->handles, r->tgid, r->sequence) : NULL;
+	const char *id = request_own_id(rec->handles, r);
 	char parts[SHED_TEXT_MAX];
 
 	if (r->given)
@@ -157,7 +157,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 /* The line of a sequence's request, without the part from its socket. */
 struct request_line {
 	uint32_t tgid, serial;
-	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine; or start */
+	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine, if the rest is split; else start */
 	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
@@ -230,7 +230,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 		p = PUT(PUT(p, joined, false), joined_why, why);
 	}
 	p = PUT_TOTAL(p, l->end - start);
-	if ((socket || start < l->start) && l->split)
+	if ((socket && l->split) || (!socket && start < l->start))
 		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, others);
 	if (socket)
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
@@ -394,7 +394,7 @@ static void *profile_on_done(struct step_request *r, void *arg)
 		.serial = r->serial,
 		.context = r->context,
 		.sequence = r->sequence,
-		.arrived = r->arrived ?: r->start,
+		.arrived = r->arrived && step_request_split(r) ? r->arrived : r->start,
 		.start = r->start,
 		.end = r->last_end,
 		.between = r->spans[SPAN_BETWEEN],

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/derive.h"
 #include "requests/request_counts.h"
 #include "requests/request_feed.h"
 #include "requests/step_requests.h"
@@ -255,7 +256,7 @@ static void drawn_add_spans(struct drawn *d, const struct step_request *r)
 
 static void drawn_add_request(struct drawn *d, const struct recording *rec, const struct step_request *r, const struct live_request *l)
 {
-	const char *id = r->own_ids && rec->handles ? handles_get(rec->handles, r->tgid, r->sequence) : NULL;
+	const char *id = request_own_id(rec->handles, r);
 
 	drawn_add(d, "number", DRAWN_NUMBER, r->serial);
 	drawn_add(d, "pid", DRAWN_NUMBER, r->tgid);

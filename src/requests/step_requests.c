@@ -239,11 +239,11 @@ struct taken {
 
 struct taken_step {
 	const struct step_seen *s;
-	struct taken parts[STEP_PARTS_MAX];
 	uint32_t n;
 	uint64_t rows;        /* of the step; a row of several sequences counts once if that is known */
 	uint64_t part_rows;   /* the sum of the parts' rows */
 	uint64_t prompt_rows; /* the sum of their prompt rows */
+	struct taken parts[STEP_PARTS_MAX];
 };
 
 /* ---- prompts ---- */
@@ -569,10 +569,13 @@ static void request_take_part(struct step_requests *q, const struct taken_step *
 
 static void step_parts_take(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
-	struct taken_step ts = { .s = s };
+	struct taken_step ts; /* its parts, 10 KB, need no zeros */
 	bool overlaps = s->start < c->busy_until;
 	struct division carried = { .whole = s->end - s->start };
 
+	ts.s = s;
+	ts.n = 0;
+	ts.part_rows = ts.prompt_rows = 0;
 	take_parts(q, c, &ts);
 	if (s->parts_left)
 		slots_mark_partless(q, c, &ts);

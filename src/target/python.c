@@ -1022,8 +1022,8 @@ int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, cons
 
 void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls)
 {
-	/* frame_locals of 3.10: up to then engines that have batches do not run. Later ones, and type_keys, are from offsetof() with
-	 * CPython's headers. */
+	/* locals and type_keys are from offsetof() with CPython's headers. Those of 3.8 and 3.9 differ from 3.10's, which stands here:
+	 * no engine with batches runs on them. */
 	static const struct {
 		uint8_t minor, how, frame_owner, code_flags, attributes;
 		uint16_t locals, type_keys;
