@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "cases.h"
@@ -29,14 +28,14 @@ static int64_t passed_s;
 static int file_fd;
 static char *content; /* of LARGE bytes */
 
-/* Replaces libc's. */
+/* Replaces libc's, for the library: only pass() lets its time pass, as a busy machine may take
+ * seconds from one line of a test to the next. */
 int clock_gettime(clockid_t id, struct timespec *ret);
 int clock_gettime(clockid_t id, struct timespec *ret)
 {
-	int err = (int)syscall(SYS_clock_gettime, id, ret);
-
-	ret->tv_sec += passed_s;
-	return err;
+	(void)id;
+	*ret = (struct timespec){ .tv_sec = 1000 + passed_s };
+	return 0;
 }
 
 static inline int setup(void **state)
