@@ -27,7 +27,7 @@
 #define PYTHON_INT 16
 
 #define PYTHON_FIELDS_MAX 128 /* attributes of an object */
-#define PYTHON_TRIES 16 /* slots of a dict in which a key may be */
+#define PYTHON_TRIES 32 /* slots of a dict in which a key may be: two thirds of them may be those of others that are gone */
 
 #define PYTHON_NO_INT (-1ll)
 
