@@ -122,13 +122,22 @@ __noinline int step_strings(struct thread *t, const struct strings *s, u32 slot)
 	return 0;
 }
 
+/* Read as a whole: a part of a register cannot be read in the context of an event. */
+static __always_inline u64 ip_of(struct pt_regs *ctx)
+{
+	u64 ip = PT_REGS_IP(ctx);
+
+	barrier_var(ip);
+	return ip;
+}
+
 /* Fills in what the call tells, and zeros the rest. */
 static __always_inline void frame_fill(
 	struct frame *f, struct pt_regs *ctx, const struct probe *p, u32 id, const struct call_vals *c)
 {
 	f->start = 0;
 	f->sp = PT_REGS_SP(ctx);
-	f->ip = PT_REGS_IP(ctx);
+	f->ip = ip_of(ctx);
 	f->probe = id;
 	f->prev_role = ST_CPU;
 	f->nvals = p->nvals;
@@ -148,7 +157,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	const struct probe *p, u32 id, u64 now, const struct call_vals *c, struct rows *r)
 {
 	u64 sp = PT_REGS_SP(ctx);
-	u32 ip = PT_REGS_IP(ctx);
+	u32 ip = ip_of(ctx);
 	struct strings *s = NULL;
 	u32 slot = t->depth;
 	struct frame *f;
@@ -431,25 +440,12 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	struct call_vals c;
 	struct rows *r = NULL;
 	struct probe *p;
-	struct who w;
-	enum python_entry python;
+	struct who w = { .tgid = task->tgid, .tid = task->pid };
 	u32 before, changes;
-	struct python_at at = {};
 
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return;
-	if (p->python) {
-		python = python_enter(ctx, t, p->python - 1, id, &at);
-		if (python == PYTHON_ARRIVAL)
-			python_arrival_take(t, at.frame, at.key);
-		if (python == PYTHON_BATCH && open) /* else ids would be sent into a closed window */
-			python_batch_take(t, p, at.frame);
-		if (python != PYTHON_STEP && python != PYTHON_STEP_NEXT)
-			return;
-		if (python == PYTHON_STEP_NEXT)
-			frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
-	}
 	if (!p->hit)
 		p->hit = 1;
 	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx)))
@@ -465,23 +461,19 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	}
 	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
 		return;
-	if (p->rows && p->python)
-		python_batch_none(c.vals);
 	if (!open) {
-		if (p->rows && !p->python)
+		if (p->rows)
 			r = rows_fetch(regs, task, p, &c);
 		step_enter_closed(ctx, t, task, p, id, &c, r);
 		return;
 	}
-	w.tgid = task->tgid;
-	w.tid = task->pid;
 	if (cfg.pmu && pmu_wants(t, p))
 		pmu_hit();
 	change_begin(t);
 	fault_missed(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
-	if (p->rows && !p->python) /* counts in the step's time, and does not delay its start */
+	if (p->rows) /* counts in the step's time, and does not delay its start */
 		r = rows_fetch(regs, task, p, &c);
 	wait_finish(t, w, c.now, 0);
 	if (p->role == ROLE_GC && p->flags & (PROBE_F_BEGIN | PROBE_F_END))
@@ -672,7 +664,7 @@ static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 
 /*
  * A place on a function's way out, see struct site_exit: does what a return probe would, and leaves the return address
- * alone. For Python functions it is a place in the interpreter.
+ * alone.
  */
 SEC("uprobe")
 int function_exit(struct pt_regs *ctx)
@@ -680,7 +672,7 @@ int function_exit(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool open = enabled;
 	struct thread *t;
-	u64 cookie, sp;
+	u64 cookie;
 	u32 id;
 
 	keep_stack(ctx);
@@ -688,15 +680,181 @@ int function_exit(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
-	sp = exit_sp(ctx, cookie);
-	if (cookie & PROBE_COOKIE_PYTHON) {
-		if (!python_leave(ctx, t, id, cookie, sp))
-			goto out;
-		sp = t->python_sp;
+	call_leave(ctx, task, t, open, exit_sp(ctx, cookie), id);
+	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
+}
+
+/* ---- steps that are calls of Python functions ---- */
+
+/*
+ * Returns whether a step begins with a call. Acts on what else it may be: batches count where whatever saw the step begin has seen
+ * them, so that each is taken once. sp: of the interpreter.
+ */
+static __always_inline bool python_step_begins(
+	struct python_watched *w, struct thread *t, const struct probe *p, const struct python_call *call, u64 sp, bool open)
+{
+	bool live = w && w->state == PYTHON_WATCH_LIVE, watch = call->by == PYTHON_BY_WATCH, seen;
+
+	if (call->what == PYTHON_HAS_BATCH && !(t->in_step && t->python_frame && t->python_probe == call->id))
+		return 0;
+	if (call->what == PYTHON_IS_STEP && t->python_frame && t->python_frame != call->frame &&
+		frame_find(t, t->python_sp, t->python_probe))
+		return 0; /* within another one */
+	python_note_call(w, call);
+	if (call->what == PYTHON_HAS_ARRIVAL && (live || !watch))
+		python_arrival_take(t, call->frame, call->key);
+	if (call->what == PYTHON_HAS_BATCH && open && /* else ids would be sent into a closed window */
+		(live && t->python_watched == t->python_frame) == watch)
+		python_batch_take(t, p, call->frame);
+	if (call->what != PYTHON_IS_STEP)
+		return 0;
+	if (w && watch) {
+		/* by a probe: at this very call, since the ends of others are not missed */
+		seen = t->python_frame == call->frame && t->python_watched != call->frame;
+		t->python_watched = call->frame;
+		t->python_previous = python_word(call->frame + w->walk.frame_previous);
+		return live && !seen;
 	}
-	call_leave(ctx, task, t, open, sp, id);
+	return !live || t->python_frame != call->frame || t->python_watched != call->frame;
+}
+
+static __always_inline void python_called(struct pt_regs *ctx, struct task_struct *task, struct thread *t, struct python_watched *of,
+	const struct python_call *call, bool open)
+{
+	u32 id = call->id, before;
+	struct call_vals c = {};
+	struct probe *p;
+	struct who w;
+
+	p = bpf_map_lookup_elem(&probes, &id);
+	if (!p || !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
+		return;
+	if (t->python_frame) /* the end of the previous one was not seen */
+		frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
+	t->python_frame = call->frame;
+	t->python_state = call->state;
+	t->python_sp = PT_REGS_SP(ctx);
+	t->python_probe = id;
+	t->python_key = call->key;
+	if (!p->hit)
+		p->hit = 1;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	if (p->engine && !engine_called(t, p, (u64)w.tgid << 32 | w.tid, t->python_sp))
+		return;
+	if (p->rows)
+		python_batch_none(c.vals);
+	if (!open) {
+		step_enter_closed(ctx, t, task, p, id, &c, NULL);
+		return;
+	}
+	if (cfg.pmu && pmu_wants(t, p))
+		pmu_hit();
+	change_begin(t);
+	fault_missed(t);
+	c.now = thread_change(t, role_within(t, p), &before);
+	c.id = id;
+	wait_finish(t, w, c.now, 0);
+	if (t->op.probe && !t->depth) /* as in op_enter() */
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c.now, REC_F_OPEN_END);
+	frame_push(ctx, t, task, p, id, c.now, &c, NULL);
+	thread_changed(t);
+	change_end(t);
+}
+
+/* The interpreter begins to run a function. */
+SEC("uprobe")
+int python_entry(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
+	struct python_call call = {};
+	struct python_watched *w;
+	struct thread *t;
+	struct probe *p;
+	u32 id, tgid;
+
+	keep_stack(ctx);
+	t = probed_thread(ctx, task, open, 1, &id);
+	if (!t)
+		return 0;
+	p = bpf_map_lookup_elem(&probes, &id);
+	if (!p || !p->python || !python_probe_call(ctx, p->python - 1, id, &call))
+		goto out;
+	tgid = task->tgid;
+	w = python_watched_find(tgid);
+	if (!w && cfg.watch) {
+		python_watched_make(tgid);
+		w = python_watched_find(tgid);
+	}
+	python_called(ctx, task, t, w, &call, open);
 out:
 	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
+}
+
+/* It leaves one. */
+SEC("uprobe")
+int python_exit(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
+	struct thread *t;
+	u64 cookie;
+	u32 id;
+
+	keep_stack(ctx);
+	t = probed_thread(ctx, task, open, 1, &id);
+	if (!t)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (python_leave(ctx, t, id, cookie, exit_sp(ctx, cookie)))
+		call_leave(ctx, task, t, open, t->python_sp, id);
+	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
+}
+
+SEC("perf_event")
+int python_watch(struct bpf_perf_event_data *event)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *ctx = (struct pt_regs *)&event->regs;
+	u64 addr = event->addr, state, frame;
+	bool open = enabled;
+	struct python_call call = {};
+	struct python_watched *w;
+	struct thread *t;
+
+	w = python_watched_find(task->tgid);
+	if (!w)
+		return 0;
+	__sync_fetch_and_add(&w->hits, 1);
+	t = thread_of(task);
+	if (!t || !w->state || (!open && !cfg.windows))
+		return 0;
+	t->timed_kind = HIT_WATCH;
+	t->timed_ns = hit_begin(t, HIT_WATCH);
+	state = python_thread(t, &w->walk);
+	frame = state ? python_innermost(&w->walk, state) : 0;
+	if (addr == w->code[PYTHON_IS_STEP]) {
+		if (python_watch_left(w, t, frame)) {
+			u32 depth = frame_find(t, t->python_sp, t->python_probe);
+
+			if (depth)
+				frame_at(t, depth - 1)->flags |= STEP_F_WATCHED;
+			call_leave(ctx, task, t, open, t->python_sp, t->python_probe);
+		}
+		goto out;
+	}
+	for (u32 what = 0; what <= PYTHON_HAS_ARRIVAL; what++) {
+		if (addr == w->first[what] && python_watch_call(w, what, frame, state, &call)) {
+			python_called(ctx, task, t, w, &call, open);
+			break;
+		}
+	}
+out:
+	hit_end(t->timed_ns, HIT_WATCH);
 	return 0;
 }
 

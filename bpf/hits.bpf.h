@@ -17,8 +17,8 @@ __weak __noinline u64 hit_time(struct thread *t)
 
 	if (!t)
 		return 0;
-	left = t->times.untimed;
-	t->times.untimed = 1 + (bpf_get_prandom_u32() & (2 * HITS_TIMED - 1));
+	left = t->untimed;
+	t->untimed = 1 + (bpf_get_prandom_u32() & (2 * HITS_TIMED - 1));
 	return left ? 0 : now_ns();
 }
 
@@ -44,7 +44,7 @@ static __always_inline u64 hit_begin(struct thread *t, u32 kind)
 	if (!cfg.steps) /* only steps report them */
 		return 0;
 	t->times.hits.n[kind]++;
-	return --t->times.untimed > 0 ? 0 : hit_time(t);
+	return --t->untimed > 0 ? 0 : hit_time(t);
 }
 
 static __always_inline void hit_end(u64 begin, u32 kind)

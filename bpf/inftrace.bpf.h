@@ -180,7 +180,6 @@ struct thread_times {
 	u64 ns[ST_MAX];
 	struct hits hits;
 	u32 tid; /* set if it works on a step for another thread */
-	s32 untimed; /* hits until the next one to be timed */
 };
 
 /*
@@ -227,7 +226,8 @@ struct thread_kept {
 	u8 in_step;
 	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
 	u8 switching; /* likewise a program of the scheduler */
-	u32 link_gen; /* generation of links whose calls count, at this call */
+	u16 link_gen; /* generation of links whose calls count, at this call */
+	s16 untimed; /* hits until the next one to be timed */
 };
 
 /* Cleared for each window, like struct thread_now. The fields that a system call touches come first. */
@@ -311,6 +311,7 @@ struct thread {
 	u32 python_probe;
 	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
 	u64 python_key; /* in python_calls */
+	u64 python_watched, python_previous; /* the same frame, if a watchpoint has seen it begin; the one that called it */
 	u64 work_seen_ns; /* see engine_called() */
 	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */

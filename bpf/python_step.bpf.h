@@ -14,6 +14,7 @@
 #include "fetch.bpf.h"
 #include "python_memory.bpf.h"
 #include "python_walk.h"
+#include "python_watch.bpf.h"
 
 /* By number of the option * PYTHON_LAYOUTS + enum python_layout. */
 struct {
@@ -27,20 +28,6 @@ struct {
 #define PYTHON_CODE_GENERATOR (0x20 | 0x80 | 0x200)
 /* Of a string's state: it is ASCII, and the text follows the header. */
 #define PYTHON_STR_COMPACT_ASCII 0x60
-
-enum python_entry {
-	PYTHON_OTHER, /* no step begins */
-	PYTHON_STEP,  /* this and the next two: + enum python_what */
-	PYTHON_BATCH,	/* no step begins, but the function has the batch of the one in flight */
-	PYTHON_ARRIVAL, /* no step begins, but a request has arrived */
-	PYTHON_STEP_NEXT, /* the end of the previous one was not seen */
-};
-
-/* The frame of a function, and the key of its struct python_calls. */
-struct python_at {
-	u64 frame;
-	u32 key;
-};
 
 static __always_inline u64 python_current(const struct python_calls *c, u64 state)
 {
@@ -105,11 +92,11 @@ static long python_name_match(u32 i, struct python_match *m)
 		return 0;
 	if (n->file_len && !python_file_ends(m->c, n, python_word(m->code + m->c->code_file)))
 		return 0;
-	m->found = PYTHON_STEP + n->what;
+	m->found = 1 + n->what;
 	return 1;
 }
 
-/* len: one of the lengths in c->lengths. Returns PYTHON_OTHER, PYTHON_STEP, PYTHON_BATCH or PYTHON_ARRIVAL. */
+/* len: one of the lengths in c->lengths. Returns 1 + enum python_what; 0: an option does not name it. */
 __noinline int python_is_named(const struct python_calls *c, u64 code, u64 name, u32 len)
 {
 	struct python_match m = { .c = c, .code = code, .len = len };
@@ -132,17 +119,16 @@ static __always_inline bool python_runs(
 	       (yields && python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR);
 }
 
-/* The interpreter begins to run a function: notes whether a step begins with it. *ret_at: with PYTHON_BATCH and PYTHON_ARRIVAL. */
-static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id, struct python_at *ret_at)
+/* The interpreter begins to run a function. Returns whether an option names it; fills in *call then. */
+static __always_inline bool python_probe_call(struct pt_regs *ctx, u32 at, u32 id, struct python_call *call)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), state, frame, code, name, length;
 	u32 key = at * PYTHON_LAYOUTS + (cookie >> PROBE_COOKIE_PYTHON_SHIFT & PROBE_COOKIE_PYTHON_MAX);
 	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &key);
-	enum python_entry entry;
-	u32 place;
+	u32 place, named;
 
 	if (!c || (c->if_equal && !found_equal(ctx)))
-		return PYTHON_OTHER;
+		return 0;
 	place = cookie >> PROBE_COOKIE_REG_SHIFT & PROBE_COOKIE_REG_MAX;
 	state = reg_at(ctx, place);
 	frame = c->thread_frame == PYTHON_NO_OFFSET ? state : python_current(c, state);
@@ -150,26 +136,12 @@ static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struc
 	name = python_word(code + c->code_name);
 	length = python_word(name + c->str_length);
 	if (length >= PYTHON_TEXT_MAX || !(c->lengths >> length & 1))
-		return PYTHON_OTHER;
-	entry = python_is_named(c, code, name, length);
-	if (entry == PYTHON_OTHER || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
-		return PYTHON_OTHER;
-	if (entry != PYTHON_STEP) {
-		ret_at->frame = frame;
-		ret_at->key = key;
-		return entry == PYTHON_ARRIVAL || (t->in_step && t->python_frame && t->python_probe == id) ? entry : PYTHON_OTHER;
-	}
-	if (t->python_frame) {
-		if (t->python_frame != frame && frame_find(t, t->python_sp, t->python_probe))
-			return PYTHON_OTHER;
-		entry = PYTHON_STEP_NEXT;
-	}
-	t->python_frame = frame;
-	t->python_state = state;
-	t->python_sp = PT_REGS_SP(ctx);
-	t->python_probe = id;
-	t->python_key = key;
-	return entry;
+		return 0;
+	named = python_is_named(c, code, name, length);
+	if (!named || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
+		return 0;
+	*call = (struct python_call){ frame, state, code, key, id, named - 1, PYTHON_BY_PROBE };
+	return 1;
 }
 
 /* The interpreter leaves a function. Returns whether it is the step in flight, which is over then. */
@@ -193,6 +165,7 @@ static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, 
 		if (frame != t->python_frame)
 			return 0;
 	}
+	python_note_left(t);
 	t->python_frame = 0;
 	return 1;
 }

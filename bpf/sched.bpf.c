@@ -8,6 +8,7 @@
  * off-CPU span of the next, from one clock read: the spans of a CPU and of a thread are
  * contiguous.
  */
+#include "python_watched.bpf.h"
 #include "spans.bpf.h"
 #include "wait_log.bpf.h"
 #include "interrupt.bpf.h"
@@ -362,6 +363,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 			emit_task(child, TASK_STRANGER, 0, 0, 0, child->comm, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
+	python_watched_fork(tgid, child->tgid);
 	t = thread_create(child);
 	if (!t)
 		return 0;
@@ -390,6 +392,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	struct thread *t;
 	u64 now;
 
+	python_watched_drop(w.tgid);
 	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
 		return 0;

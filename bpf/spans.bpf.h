@@ -258,7 +258,10 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	}
 	t->step_over = 0;
 	t->step_hits = t->times.hits;
-	t->step_hits.n[t->timed_kind & (HIT_MAX - 1)]--; /* the hit that begins the step is its first */
+	/* The hit that begins the step is its first. Not that of a watchpoint: half of what it costs is over, and so will be half of
+	 * the one that ends the step. */
+	if (t->timed_kind < HIT_WATCH)
+		t->step_hits.n[t->timed_kind]--;
 	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);

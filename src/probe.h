@@ -6,6 +6,7 @@
 #ifndef INFTRACE_PROBE_H
 #define INFTRACE_PROBE_H
 
+#include "python_walk.h"
 #include "record.h"
 
 #define RINGS_MAX 64
@@ -27,8 +28,6 @@
 #define PROBE_COOKIE_NO_YIELDS 0x100000u
 #define PROBE_COOKIE_PYTHON_SHIFT 21
 #define PROBE_COOKIE_PYTHON_MAX 7u
-/* A place where the interpreter leaves Python functions. */
-#define PROBE_COOKIE_PYTHON 0x10000000u
 #define PROBE_COOKIE_ID 0xfffu /* the probe's id */
 
 struct inf_config {
@@ -56,6 +55,7 @@ struct inf_config {
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
 	u8 fault_return; /* a program on a return ends faults, which the kernel may skip: see fault_missed() */
 	u8 shapes;	 /* probes may have FETCH_F_SHAPE */
+	u8 watch;	 /* Python functions may be watched */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, from which to recognise others */
 	u64 min_syscall_ns;
@@ -385,6 +385,7 @@ enum python_what {
 	PYTHON_HAS_BATCH, /* of the step that it is called in */
 	PYTHON_HAS_ARRIVAL,
 };
+#define PYTHON_WHATS 4 /* a power of two */
 
 struct python_function {
 	struct python_text name, file; /* `file` is the end of the path, without the slash before it */
@@ -451,6 +452,40 @@ struct python_calls {
 	u16 split_values; /* bytes before the values of a dict that shares its names with others */
 	struct python_function names[PYTHON_NAMES_MAX];
 	struct python_batch batch;
+};
+
+/* What sees calls of Python functions: probes in the interpreter, which each function of a process hits, or watchpoints in the code
+ * of the functions that are looked for. */
+enum python_by {
+	PYTHON_BY_PROBE,
+	PYTHON_BY_WATCH,
+	PYTHON_BYS,
+};
+
+enum python_watch_state {
+	PYTHON_WATCH_NONE,  /* the probes see the calls */
+	PYTHON_WATCH_TRIED, /* both do, and are counted; those of the probes count */
+	PYTHON_WATCH_LIVE,  /* those of the watchpoints count, and of the probes where there is no other */
+};
+
+/* Processes whose functions may be watched. */
+#define PYTHON_WATCHED_MAX 64
+
+/* The functions of a process that the probes have seen, and their watchpoints: see capture/watch.h. */
+struct python_watched {
+	u32 tgid;
+	u32 state; /* enum python_watch_state; user space sets it */
+	/* 1 + the key of their struct python_calls; the id of the step's probe */
+	u32 key, id;
+	u32 others; /* more functions were seen than one of a kind */
+	u32 pad;
+	/* by enum python_what: code objects (0: none was seen); and the first instruction of each by which its frame is the innermost
+	 * one, once it is watched. User space sets it, as ... */
+	u64 code[PYTHON_WHATS], first[PYTHON_WHATS];
+	/* calls, and ends of steps, while they are tried */
+	u32 seen[PYTHON_WHATS][PYTHON_BYS], left[PYTHON_BYS];
+	u64 hits; /* of the watchpoints */
+	struct python_walk walk; /* ... this */
 };
 
 #endif

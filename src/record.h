@@ -104,6 +104,7 @@ enum sys_class {
 #define FUNCTION_F_SAMPLED 0x04  /* of an operator: samples were taken while it was in flight; see rec_sample.ref */
 #define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows the rest of it */
 #define FUNCTION_F_OFF_CPU 0x10  /* of an instant of ROLE_SEQUENCE: off_cpu_ns is known */
+#define STEP_F_WATCHED 0x04      /* a call of a Python function whose end a watchpoint saw, not a probe at all functions */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08       /* taken in the kernel, an instant (its start is not seen) */
 #define IRQ_F_SOFT 0x04           /* a soft interrupt */
@@ -261,10 +262,9 @@ enum hit_kind {
 	HIT_WAKE,    /* it woke another thread */
 	HIT_FAULT,
 	HIT_FAULT_END,
+	HIT_WATCH, /* a watchpoint */
 	HIT_MAX,
 };
-
-_Static_assert(!(HIT_MAX & (HIT_MAX - 1)), "a power of two, by which programs bound an index");
 
 struct hits {
 	u32 n[HIT_MAX];

@@ -166,7 +166,7 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	if (!site->cheap)
 		cookie |= PROBE_COOKIE_STEPPED;
 	if (site->exit)
-		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) | (spec->is_python ? PROBE_COOKIE_PYTHON : 0) |
+		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) |
 		       (uint32_t)site->exit_units << PROBE_COOKIE_EXIT_SHIFT;
 	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT |
 	       (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
@@ -176,6 +176,8 @@ static enum link_kind site_link_kind(const struct probe_spec *spec, const struct
 {
 	if (spec->node.layout.bytes)
 		return LINK_NODE;
+	if (spec->is_python)
+		return site->exit ? LINK_PYTHON_EXIT : LINK_PYTHON_ENTRY;
 	if (site->exit)
 		return LINK_EXIT;
 	return site->arrival ? LINK_ARRIVAL : LINK_ENTRY;
@@ -268,13 +270,14 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 static void count_sites(struct probe_table *pt, const struct file_sites *s, int by)
 {
 	count_links(pt, &s->of[LINK_ENTRY], by);
+	count_links(pt, &s->of[LINK_PYTHON_ENTRY], by);
 	count_links(pt, &s->of[LINK_ARRIVAL], by);
 	count_links(pt, &s->of[LINK_NODE], by);
 }
 
 static size_t sites_placed(const struct file_sites *s)
 {
-	return s->of[LINK_ENTRY].n + s->of[LINK_ARRIVAL].n + s->of[LINK_NODE].n;
+	return s->of[LINK_ENTRY].n + s->of[LINK_PYTHON_ENTRY].n + s->of[LINK_ARRIVAL].n + s->of[LINK_NODE].n;
 }
 
 static void warn_file(const char *shown, int err, size_t links)

@@ -35,7 +35,9 @@ enum links_state {
 enum link_kind {
 	LINK_RETURN,
 	LINK_EXIT, /* a place on the way out: struct site_exit */
+	LINK_PYTHON_EXIT, /* where an interpreter leaves a Python function ... */
 	LINK_ENTRY,
+	LINK_PYTHON_ENTRY, /* ... and begins to run one */
 	LINK_ARRIVAL, /* arrival at a barrier: SITE_ARRIVAL */
 	LINK_NODE,    /* copies nodes of the engine's graph */
 	LINK_KINDS,

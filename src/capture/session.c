@@ -219,7 +219,8 @@ static void session_configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
-	struct bpf_program *const of_functions[] = { k->progs.function_entry, k->progs.function_return, k->progs.function_exit, k->progs.barrier_arrival };
+	struct bpf_program *const of_functions[] = { k->progs.function_entry, k->progs.function_return, k->progs.function_exit,
+		k->progs.barrier_arrival, k->progs.python_entry, k->progs.python_exit };
 	bool functions = c->probes && c->probes->n;
 	bool preempt_count = have_preempt_count(k);
 
@@ -247,6 +248,7 @@ static void session_configure(struct session *s, const struct session_config *c)
 		if (c->uprobe_multi)
 			bpf_program__set_expected_attach_type(of_functions[i], ATTACH_UPROBE_MULTI);
 	}
+	bpf_program__set_autoload(k->progs.python_watch, false);
 	bpf_program__set_autoload(k->progs.node_entry, c->cfg.emit_mask & 1u << REC_NODE);
 	if (c->uprobe_multi)
 		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
@@ -368,6 +370,8 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		.programs = {
 			[LINK_RETURN] = s->skel->progs.function_return,
 			[LINK_EXIT] = s->skel->progs.function_exit,
+			[LINK_PYTHON_EXIT] = s->skel->progs.python_exit,
+			[LINK_PYTHON_ENTRY] = s->skel->progs.python_entry,
 			[LINK_ENTRY] = s->skel->progs.function_entry,
 			[LINK_ARRIVAL] = s->skel->progs.barrier_arrival,
 			[LINK_NODE] = s->skel->progs.node_entry,

@@ -280,6 +280,7 @@ static const struct {
 	OF(walk.gen_frame, NONE, NONE, NONE, 80, 72, 72, 72),
 	OF(walk.frame_locals, 360, 360, 352, 72, 72, W(32), W(35)),
 	OF(walk.code_flags, NONE, NONE, NONE, NONE, 48, W(40), W(45)), /* words: the number of arguments, right behind the flags */
+	OF(first, 0, 0, 0, 0, 0, 2, 2),
 	OF(walk.task_coro, 112, 152, 160, 136, 136, 120, 128), /* of builds with the lock */
 	OF(walk.task_name, 120, 160, 168, 144, 144, 128, 136),
 	OF(walk.owner_shim, 0, 0, 0, 0, 3, 3, 3), /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */

@@ -41,6 +41,7 @@ struct python_objects {
 struct python {
 	unsigned int major, minor;
 	struct python_walk walk;
+	uint8_t first; /* bytes from a code's first instruction to the first one by which its frame is the innermost */
 	uint64_t runtime_bytes; /* of _PyRuntime; 0: the file does not say */
 	struct python_objects objects;
 	/* Addresses of the types of code objects, of strings, of bytes and of integers in the process; 0: unknown. */

@@ -397,6 +397,7 @@ const char *hit_kind_name(enum hit_kind kind)
 		[HIT_WAKE] = "wake-up",
 		[HIT_FAULT] = "fault",
 		[HIT_FAULT_END] = "end of a fault",
+		[HIT_WATCH] = "watchpoint",
 	};
 
 	return (unsigned int)kind < HIT_MAX ? names[kind] : "invalid";
