@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <signal.h>
@@ -327,6 +328,30 @@ static int calibrate_functions(struct calibration *c)
 	return err;
 }
 
+static volatile uint64_t watched;
+
+static void write_watched(void)
+{
+	watched++;
+}
+
+/* Where there are no watchpoints, nothing is watched. */
+static void calibrate_watch(struct calibration *c)
+{
+	uint64_t without = measure_median(write_watched, SAMPLES_STEPPED);
+	struct perf_event_attr attr = { .type = PERF_TYPE_BREAKPOINT,
+		.sample_period = 1,
+		.exclude_kernel = 1,
+		.bp_type = HW_BREAKPOINT_W,
+		.bp_addr = (uintptr_t)&watched,
+		.bp_len = HW_BREAKPOINT_LEN_8 };
+	struct attached a = { 0 };
+
+	if (!attached_add_event(&a, &attr, BPF_PROG_TYPE_PERF_EVENT))
+		c->ns[HIT_WATCH] = time_minus(measure_median(write_watched, SAMPLES_STEPPED), without);
+	attached_close(&a);
+}
+
 static void *calibration_thread(void *arg)
 {
 	struct calibration *c = arg;
@@ -335,6 +360,7 @@ static void *calibration_thread(void *arg)
 	pthread_setname_np(pthread_self(), "inftrace-weigh");
 	c->err = calibrate_syscalls(c) ?: calibrate_faults(c) ?
 							      : calibrate_functions(c);
+	calibrate_watch(c);
 	confine_capabilities(0); /* the rest needs none */
 	pthread_mutex_lock(&c->lock);
 	c->measured = true;

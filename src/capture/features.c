@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <linux/bpf.h>
 #include <linux/capability.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <sched.h>
@@ -373,6 +374,27 @@ static int open_event(struct perf_event_attr *attr)
 	return fd < 0 ? -errno : fd;
 }
 
+/* As capture/watch.c opens them, on this thread. */
+static int try_watchpoint(struct prober *p, const char *arg)
+{
+	static uint64_t word;
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.sample_period = 1,
+		.exclude_kernel = 1,
+		.inherit = 1,
+		.remove_on_exec = 1,
+		.bp_type = HW_BREAKPOINT_RW,
+		.bp_addr = (uintptr_t)&word,
+		.bp_len = HW_BREAKPOINT_LEN_1,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	int err = fd < 0 ? -errno : 0;
+
+	return test_close_fds(&fd, 1, err);
+}
+
 /*
  * As above, opens a probe on "/", which fails with -EINVAL if all else is fine. -EACCES: since 6.16, and
  * in the stable releases of mid-2025, CAP_PERFMON is no longer enough for it (commit ba677dbe77af,
@@ -493,6 +515,8 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 		.loss = "function probes attach and detach one by one, which takes longer" },
 	[FEATURE_UPROBE_MULTI_PID] = { FAST("uprobe_multi by process", "6.10", try_uprobe_multi_pid, NULL),
 		.loss = "probes cost other processes that call the functions too: 1 us a call" },
+	[FEATURE_WATCHPOINTS] = { FAST("hardware watchpoints", "5.13", try_watchpoint, NULL),
+		.loss = "steps of Python programs keep probes at all Python functions: 2 us a call" },
 	[FEATURE_UPROBE] = { FAST("uprobe", "4.17", try_uprobe, "/sys/bus/event_source/devices/uprobe/type"), .instead = FEATURE_UPROBE_MULTI },
 #ifdef __x86_64__
 	[FEATURE_NOP5] = { FEATURE("uprobe on a 5-byte nop", "3.5", try_nop5, NULL), .loss = "USDT probes there are left out" },

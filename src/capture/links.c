@@ -24,6 +24,7 @@
 struct link_link {
 	int fd;
 	uint32_t file;
+	enum link_kind kind;
 };
 
 struct link_list {
@@ -40,6 +41,7 @@ struct linked_file {
 
 struct link_process {
 	pid_t tgid;
+	bool watched; /* it has no links at Python functions */
 	struct link_list links[LINK_WHENS];
 };
 
@@ -294,19 +296,27 @@ static int links_attach_multi(
 	if (fd < 0)
 		return fd;
 	to->list = xreallocarray(to->list, to->n + 1, sizeof(*to->list));
-	to->list[to->n++] = (struct link_link){ fd, f->number };
+	to->list[to->n++] = (struct link_link){ fd, f->number, kind };
 	return 0;
 }
 
+static bool is_of_python(enum link_kind kind)
+{
+	return kind == LINK_PYTHON_ENTRY || kind == LINK_PYTHON_EXIT;
+}
+
+/* watched: all but those at Python functions. */
 static int attach_all(
-	struct links *l, const struct linked_file *f, uint16_t gen, pid_t pid, struct link_list to[LINK_WHENS])
+	struct links *l, const struct linked_file *f, uint16_t gen, pid_t pid, bool watched, struct link_list to[LINK_WHENS])
 {
 	int err = 0;
 
 	if (l->shed[f->when] || (l->idle && f->when != LINK_WHEN_ALWAYS))
 		return 0;
-	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
-		err = links_attach_multi(l, kind, f, gen, pid, &to[f->when]);
+	for (int kind = 0; kind < LINK_KINDS && !err; kind++) {
+		if (!watched || !is_of_python(kind))
+			err = links_attach_multi(l, kind, f, gen, pid, &to[f->when]);
+	}
 	return err;
 }
 
@@ -339,11 +349,11 @@ static int add_multi(struct links *l, const struct linked_file *f)
 	/* the file may be one that was dropped, and each call would be seen twice */
 	closings_reap(l, REAP_DROPPED);
 	if (l->state != LINKS_BY_PROCESS)
-		err = attach_all(l, f, l->live, 0, l->everywhere);
+		err = attach_all(l, f, l->live, 0, false, l->everywhere);
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
 		struct link_process *p = &l->processes[i];
 
-		err = attach_all(l, f, l->newest, p->tgid, p->links);
+		err = attach_all(l, f, l->newest, p->tgid, p->watched, p->links);
 		if (err == -ESRCH) /* the process has just gone */
 			err = 0;
 	}
@@ -482,7 +492,7 @@ int links_add_process(struct links *l, pid_t tgid)
 	*p = (struct link_process){ .tgid = tgid };
 	l->n_processes++;
 	for (size_t i = 0; i < l->n_files && !err; i++)
-		err = attach_all(l, &l->files[i], l->newest, tgid, p->links);
+		err = attach_all(l, &l->files[i], l->newest, tgid, false, p->links);
 	if (!err)
 		return 1;
 	links_drop_process(l, tgid);
@@ -512,6 +522,48 @@ void links_drop_process(struct links *l, pid_t tgid)
 	}
 }
 
+bool links_may_watch(const struct links *l)
+{
+	return l->multi && l->gens && (!l->newest || l->state == LINKS_BY_PROCESS);
+}
+
+/* Moves the links at Python functions. */
+static void link_list_move_python(struct link_list *from, struct link_list *to)
+{
+	size_t kept = 0;
+
+	if (from->n)
+		to->list = xreallocarray(to->list, to->n + from->n, sizeof(*to->list));
+	for (size_t i = 0; i < from->n; i++) {
+		if (is_of_python(from->list[i].kind))
+			to->list[to->n++] = from->list[i];
+		else
+			from->list[kept++] = from->list[i];
+	}
+	from->n = kept;
+}
+
+bool links_watch_process(struct links *l, pid_t tgid)
+{
+	struct link_list python = { 0 };
+	bool any;
+
+	if (l->state != LINKS_BY_PROCESS)
+		return false;
+	for (size_t i = 0; i < l->n_processes; i++) {
+		struct link_process *p = &l->processes[i];
+
+		if (p->tgid != tgid)
+			continue;
+		p->watched = true;
+		for (int when = 0; when < LINK_WHENS; when++)
+			link_list_move_python(&p->links[when], &python);
+	}
+	any = python.n;
+	links_close_list(l, &python, false);
+	return any;
+}
+
 int links_everywhere(struct links *l)
 {
 	int err = 0;
@@ -522,7 +574,7 @@ int links_everywhere(struct links *l)
 		l->newest++;
 		links_publish_gens(l);
 		for (size_t i = 0; i < l->n_files && !err; i++)
-			err = attach_all(l, &l->files[i], l->newest, 0, l->everywhere);
+			err = attach_all(l, &l->files[i], l->newest, 0, false, l->everywhere);
 		l->live = l->newest;
 	} else {
 		l->newest = l->live;
@@ -548,10 +600,10 @@ static int attach_again(struct links *l, enum link_when when)
 		if (f->when != when)
 			continue;
 		if (l->state != LINKS_BY_PROCESS)
-			e = attach_all(l, f, l->live, 0, l->everywhere);
+			e = attach_all(l, f, l->live, 0, false, l->everywhere);
 		err = err ? err : e;
 		for (size_t k = 0; k < l->n_processes; k++) {
-			e = attach_all(l, f, l->newest, l->processes[k].tgid, l->processes[k].links);
+			e = attach_all(l, f, l->newest, l->processes[k].tgid, l->processes[k].watched, l->processes[k].links);
 			if (!err && e != -ESRCH)
 				err = e;
 		}

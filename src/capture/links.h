@@ -122,6 +122,12 @@ int links_begin(struct links *l);
 int links_add_process(struct links *l, pid_t tgid);
 void links_commit(struct links *l);
 
+/* Whether links can be by process, or are already. */
+bool links_may_watch(const struct links *l);
+
+/* Removes the links of a process, which are by process, at Python functions, for good. Returns whether it had any. */
+bool links_watch_process(struct links *l, pid_t tgid);
+
 /* The process has exited, or an exec gave it another main thread. */
 void links_drop_process(struct links *l, pid_t tgid);
 
