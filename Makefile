@@ -138,7 +138,7 @@ $(O)/tests/bpf_programs.o: $(wildcard tests/unit/bpf/* tests/unit/bpf/bpf/* bpf/
 # Runs are tested without a kernel: these replace the functions of the session.
 FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_counters session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek session_peek_waits session_engine_steps_fd \
-	follow_scan follow_rescan follow_strangers follow_turn follow_record
+	follow_scan follow_rescan follow_strangers follow_watches follow_turn follow_record
 FAKED_LOOP := calibration_start features_probe features_require session_open session_free session_attach \
 	session_control_fd attach_named_files follow_new follow_free confine_capabilities confine_recorder process_each control_new
 $(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)

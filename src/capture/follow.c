@@ -12,6 +12,7 @@
 #include "capture/links.h"
 #include "capture/python.h"
 #include "capture/session.h"
+#include "capture/watch.h"
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"
@@ -324,7 +325,7 @@ static void list_target(struct task *t, void *arg)
 }
 
 /* Moves the probes to the targets. Repeats while children are born, up to ROUNDS_MAX times: later ones are probed late. */
-static void follow_move_to_targets(struct follow *f)
+static void follow_move_to_targets(struct follow *f, const char *why)
 {
 	struct target_list l = { .fit = true };
 
@@ -346,7 +347,7 @@ static void follow_move_to_targets(struct follow *f)
 	}
 	links_commit(f->session->attach->links);
 	if (are_in_targets(f))
-		log_debug("other processes call the probed functions: probes are only in those recorded now (%zu)", l.n);
+		log_debug("%s: probes are only in those recorded now (%zu)", why, l.n);
 }
 
 void follow_strangers(struct follow *f, uint64_t now_ns)
@@ -354,11 +355,20 @@ void follow_strangers(struct follow *f, uint64_t now_ns)
 	uint64_t n = session_stats(f->session)->strangers;
 
 	if (n - f->strangers > STRANGERS_PER_SECOND)
-		follow_move_to_targets(f);
+		follow_move_to_targets(f, "other processes call the probed functions");
 	if (now_ns - f->strangers_ns < NSEC_PER_SEC)
 		return;
 	f->strangers = n;
 	f->strangers_ns = now_ns;
+}
+
+void follow_watches(struct follow *f, uint64_t now_ns)
+{
+	if (!watches_turn(f->session->watches, now_ns))
+		return;
+	if (!are_in_targets(f))
+		follow_move_to_targets(f, "one process needs no probes at Python functions");
+	watches_take_over(f->session->watches);
 }
 
 void follow_summary(const struct follow *f)

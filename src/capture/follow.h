@@ -38,6 +38,9 @@ void follow_turn(struct follow *f, uint64_t now_ns);
  * removes the probes from them. now_ns: CLOCK_BOOTTIME. */
 void follow_strangers(struct follow *f, uint64_t now_ns);
 
+/* Call now and then: removes the probes at Python functions from processes where these are watched. now_ns: CLOCK_BOOTTIME. */
+void follow_watches(struct follow *f, uint64_t now_ns);
+
 /* Prints at the end what was missed. */
 void follow_summary(const struct follow *f);
 

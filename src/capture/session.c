@@ -20,6 +20,7 @@
 #include "capture/python.h"
 #include "capture/ringbuf.h"
 #include "capture/sums.h"
+#include "capture/watch.h"
 #include "inftrace.skel.h"
 #include "probe.h"
 #include "util/alloc.h"
@@ -215,6 +216,12 @@ static void wait_log_configure(struct session *s, bool sched, bool steps)
 		bpf_map__set_max_entries(s->skel->maps.wakers, 1);
 }
 
+/* Whether links may be by process. */
+static bool can_move_links(const struct session_config *c)
+{
+	return c->uprobe_multi && c->uprobe_multi_pid && !c->cfg.trace_all;
+}
+
 static void session_configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
@@ -230,7 +237,7 @@ static void session_configure(struct session *s, const struct session_config *c)
 	cfg->map_nr = SYS_mmap;
 	cfg->steps = functions;
 	cfg->shapes = functions && c->probes->nodes;
-	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->cfg.trace_all;
+	cfg->count_strangers = can_move_links(c) && !c->finds;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
 		cfg->sys_class[i] = (uint8_t)syscall_class(i) | (syscall_transfer(i) ? SYS_F_TRANSFER : 0);
 
@@ -248,7 +255,7 @@ static void session_configure(struct session *s, const struct session_config *c)
 		if (c->uprobe_multi)
 			bpf_program__set_expected_attach_type(of_functions[i], ATTACH_UPROBE_MULTI);
 	}
-	bpf_program__set_autoload(k->progs.python_watch, false);
+	watches_configure(k, c->probes, can_move_links(c) && c->watchpoints);
 	bpf_program__set_autoload(k->progs.node_entry, c->cfg.emit_mask & 1u << REC_NODE);
 	if (c->uprobe_multi)
 		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
@@ -382,7 +389,7 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		.sheds = c->cfg.budget,
 	};
 
-	if (s->skel->rodata->cfg.count_strangers)
+	if (can_move_links(c))
 		a.link_gens = &s->skel->bss->link_gens;
 	return attach_new(&a);
 }
@@ -447,6 +454,11 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	if (err)
 		goto out;
 	s->attach = open_attach(s, c);
+	err = watches_new(s->skel, s->attach->links, c->probes, &s->watches);
+	if (err) {
+		log_error("cannot map the watched functions: %s", strerror(-err));
+		goto out;
+	}
 	if (c->cfg.hold)
 		s->hold = hold_new(&(struct hold_config){
 			.prog = s->skel->progs.hold_loader,
@@ -469,6 +481,7 @@ void session_free(struct session *s)
 	if (!s)
 		return;
 	hold_free(s->hold);
+	watches_free(s->watches);
 	attach_free(s->attach);
 	for (size_t i = 0; i < s->n_tps; i++)
 		bpf_link__destroy(s->tps[i].link);
@@ -563,6 +576,7 @@ static void set_events(struct session *s, bool on)
 {
 	program_events_set(s->faults, on);
 	program_events_set(s->sampler, on);
+	watches_set(s->watches, on);
 	pmu_set(s->pmu, on);
 }
 

@@ -42,6 +42,8 @@ struct session_config {
 	bool peek;                 /* session_peek() will be wanted */
 	bool uprobe_multi;         /* the kernel has it */
 	bool uprobe_multi_pid;     /* ... and can restrict it to a process */
+	bool watchpoints;          /* the machine has them */
+	bool finds;                /* other processes may become targets at any time */
 	struct probe_table *probes;
 	struct inspector *inspector; /* must outlive the session; NULL without probes */
 	struct pythons *pythons;     /* must outlive the session; may be NULL */
@@ -64,6 +66,7 @@ struct session {
 	void *cb_arg;
 	struct attach *attach;
 	struct hold *hold;       /* NULL: no thread is held */
+	struct watches *watches; /* NULL: no Python function is watched */
 	struct pythons *pythons; /* may be NULL */
 	/* private */
 	struct inftrace_bpf *skel;

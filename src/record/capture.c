@@ -221,7 +221,9 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.fault_ends = c->fault_ends,
 		.uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI),
 		/* in a pid namespace records have other pids than the links would need; and found callers become targets */
-		.uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns && !record_finds(o),
+		.uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns,
+		.watchpoints = features_have(f, FEATURE_WATCHPOINTS),
+		.finds = record_finds(o),
 		.peek = record_is_flight(o),
 		.probes = &c->probes,
 		.inspector = c->inspector,

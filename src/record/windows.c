@@ -861,6 +861,7 @@ int windows_drain(struct windows *w)
 	if (now - w->last_flush_ns < FLUSH_NS)
 		return more;
 	follow_strangers(w->c->follow, now);
+	follow_watches(w->c->follow, now);
 	return windows_flush(w, now) ?: more;
 }
 

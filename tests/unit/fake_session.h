@@ -107,6 +107,7 @@ FAKE(void, follow_scan, struct follow *f)
 
 FAKE_VALUE(void, , follow_rescan, struct follow *f)
 FAKE_VALUE(void, , follow_strangers, struct follow *f, uint64_t now_ns)
+FAKE_VALUE(void, , follow_watches, struct follow *f, uint64_t now_ns)
 FAKE_VALUE(void, , follow_turn, struct follow *f, uint64_t now_ns)
 FAKE_VALUE(void, , follow_record, struct follow *f, const struct rec_hdr *h, enum process_news news)
 

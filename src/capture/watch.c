@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/watch.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capture/links.h"
+#include "engine/sites.h"
+#include "engine/spec.h"
+#include "probe.h"
+#include "process_sums.h"
+#include "target/process.h"
+#include "target/python.h"
+#include "util/alloc.h"
+#include "util/clock.h"
+#include "util/list.h"
+#include "util/log.h"
+
+#include "inftrace.skel.h" /* uses types of the headers above */
+
+/* Steps that probes and watchpoints must agree on. */
+#define TRIED_STEPS 16
+/* A process that was seen to make steps for less than this is left alone: watchpoints, and probes by process, cost some milliseconds. */
+#define SEEN_NS NSEC_PER_SEC
+#define THREADS_MAX 512
+#define ROUNDS_MAX 8 /* looks for threads that were made meanwhile */
+#define TRIES_MAX 8  /* a thread that was made meanwhile may have some watchpoints already, and lack others */
+
+struct watched {
+	int *fds; /* of the watchpoints: of each thread, for each function */
+	size_t n_fds, cap_fds;
+	uint64_t seen_ns; /* when its step was noticed; 0: not yet */
+	unsigned int users, tries;
+	bool refused;  /* it keeps the probes */
+	bool released; /* its processes are gone */
+};
+
+struct watches {
+	struct inftrace_bpf *k;
+	struct links *links;
+	const struct probe_table *probes;
+	struct python_finder *finder;
+	struct python_watched *map; /* PYTHON_WATCHED_MAX, shared with the programs */
+	struct watched watched[PYTHON_WATCHED_MAX];
+	uint64_t seen, lost; /* hits */
+};
+
+static bool has_python(const struct probe_table *pt)
+{
+	for (size_t i = 0; pt && i < pt->n; i++) {
+		if (pt->specs[i].is_python)
+			return true;
+	}
+	return false;
+}
+
+void watches_configure(struct inftrace_bpf *k, const struct probe_table *probes, bool can)
+{
+	bool python = has_python(probes);
+
+	bpf_program__set_autoload(k->progs.python_entry, python);
+	bpf_program__set_autoload(k->progs.python_exit, python);
+	bpf_program__set_autoload(k->progs.python_watch, python && can);
+	k->rodata->cfg.watch = python && can;
+}
+
+int watches_new(struct inftrace_bpf *k, struct links *links, const struct probe_table *probes, struct watches **ret_watches)
+{
+	struct watches *w;
+	void *map;
+
+	*ret_watches = NULL;
+	if (!k->rodata->cfg.watch)
+		return 0;
+	map = mmap(NULL, PYTHON_WATCHED_MAX * sizeof(struct python_watched), PROT_READ | PROT_WRITE, MAP_SHARED,
+		bpf_map__fd(k->maps.python_watched), 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	w = xcalloc(1, sizeof(*w));
+	w->k = k;
+	w->links = links;
+	w->probes = probes;
+	w->finder = python_finder_new();
+	w->map = map;
+	*ret_watches = w;
+	return 0;
+}
+
+static struct python_watched *shared(const struct watches *w, const struct watched *of)
+{
+	return &w->map[of - w->watched];
+}
+
+static void set_state(const struct watches *w, const struct watched *of, enum python_watch_state state)
+{
+	__atomic_store_n(&shared(w, of)->state, state, __ATOMIC_RELEASE);
+}
+
+/* ---- watchpoints ---- */
+
+static void watched_set(const struct watched *of, bool on)
+{
+	for (size_t i = 0; i < of->n_fds; i++)
+		ioctl(of->fds[i], on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+/* Takes the watchpoints away, and adds up what they have counted and what the programs have seen of it. */
+static void watched_close(struct watches *w, struct watched *of)
+{
+	uint64_t hits = 0, n, seen;
+
+	watched_set(of, false); /* returns when no program runs for them */
+	seen = shared(w, of)->hits;
+	for (size_t i = 0; i < of->n_fds; i++) {
+		if (read(of->fds[i], &n, sizeof(n)) == sizeof(n))
+			hits += n;
+		close(of->fds[i]);
+	}
+	w->seen += seen;
+	w->lost += hits > seen ? hits - seen : 0;
+	shared(w, of)->hits = 0;
+	free(of->fds);
+	of->fds = NULL;
+	of->n_fds = of->cap_fds = 0;
+}
+
+/* A process that keeps its probes. */
+static void watched_refuse(struct watches *w, struct watched *of, const char *why)
+{
+	set_state(w, of, PYTHON_WATCH_NONE);
+	watched_close(w, of);
+	of->refused = true;
+	log_debug("process %u: its Python functions have probes only: %s", shared(w, of)->tgid, why);
+}
+
+struct watch_place {
+	uint64_t addr;
+	uint32_t type, len;
+};
+
+/* Threads and processes that the thread makes inherit it. */
+static int watch_open(const struct watches *w, pid_t tid, const struct watch_place *place)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.sample_period = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.inherit = 1,
+		.remove_on_exec = 1,
+		.bp_type = place->type,
+		.bp_addr = place->addr,
+		.bp_len = place->len,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(w->k->progs.python_watch))) {
+		err = -errno;
+		close(fd);
+	}
+	return err ? err : fd;
+}
+
+/* Watches the threads of a process. */
+struct watch_threads {
+	const struct watches *w;
+	struct watched *of;
+	struct watch_place places[PYTHON_WHATS + 1];
+	unsigned int n_places;
+	pid_t tids[THREADS_MAX];
+	unsigned int n;
+};
+
+static int watch_thread(pid_t tid, void *arg)
+{
+	struct watch_threads *t = arg;
+
+	for (unsigned int i = 0; i < t->n; i++) {
+		if (t->tids[i] == tid)
+			return 0;
+	}
+	if (t->n == THREADS_MAX)
+		return -E2BIG;
+	for (unsigned int i = 0; i < t->n_places; i++) {
+		int fd = watch_open(t->w, tid, &t->places[i]);
+
+		if (fd == -ESRCH)
+			return 0;
+		if (fd < 0)
+			return fd;
+		*list_push(t->of->fds, t->of->n_fds, t->of->cap_fds) = fd;
+	}
+	t->tids[t->n++] = tid;
+	return 0;
+}
+
+/* A thread that is made meanwhile has no watchpoints if its maker had none yet. */
+static int watch_all_threads(struct watch_threads *t, pid_t pid)
+{
+	unsigned int before;
+	int err = 0;
+
+	for (int i = 0; i < ROUNDS_MAX && !err; i++) {
+		before = t->n;
+		err = process_each_thread(pid, watch_thread, t);
+		if (t->n == before)
+			return err;
+	}
+	return err;
+}
+
+static int watched_open(struct watches *w, struct watched *of)
+{
+	struct watch_threads *t = xcalloc(1, sizeof(*t));
+	struct python_watched *s = shared(w, of);
+	struct python p;
+	int err = python_find(w->finder, (pid_t)s->tgid, &p);
+
+	if (!err && p.objects.code_start == PYTHON_NO_OFFSET)
+		err = -ENOTSUP;
+	if (err)
+		goto out;
+	t->w = w;
+	t->of = of;
+	s->walk = p.walk;
+	t->places[t->n_places++] = (struct watch_place){ s->code[PYTHON_IS_STEP], HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8 };
+	for (int i = 0; i < PYTHON_WHATS; i++) {
+		s->first[i] = s->code[i] ? s->code[i] + p.objects.code_start + p.first : 0;
+		if (s->code[i]) /* one byte: some builds read the two of an instruction one after the other */
+			t->places[t->n_places++] = (struct watch_place){ s->first[i], HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_1 };
+	}
+	memset(s->seen, 0, sizeof(s->seen));
+	memset(s->left, 0, sizeof(s->left));
+	err = watch_all_threads(t, (pid_t)s->tgid);
+	if (!err)
+		set_state(w, of, PYTHON_WATCH_TRIED);
+out:
+	free(t);
+	return err;
+}
+
+/* ---- the life of an entry ---- */
+
+/*
+ * Whether what was seen is all that there can be: one function for each name. A name without a file may be that of several functions, and
+ * several names are; but a preset's names are those of one function in different releases and processes.
+ */
+static bool names_one(const struct watches *w, const struct python_watched *s)
+{
+	const struct probe_spec *spec = &w->probes->specs[s->id];
+	unsigned int wanted = 1u << PYTHON_IS_STEP;
+	struct python_calls calls;
+
+	probe_spec_python(w->probes, s->id, (s->key - 1) % PYTHON_LAYOUTS, &calls);
+	if (calls.how == PYTHON_BY_CALL || (!spec->engine && (calls.n != 1 || !calls.names[0].file_len)))
+		return false;
+	for (unsigned int i = 0; i < calls.n; i++)
+		wanted |= 1u << calls.names[i].what;
+	for (unsigned int i = 0; i < PYTHON_WHATS; i++) {
+		if (wanted & 1u << i && !s->code[i])
+			return false;
+	}
+	return true;
+}
+
+static bool differ(uint32_t a, uint32_t b)
+{
+	return a > b + 1 || b > a + 1; /* one is under way */
+}
+
+static bool agree(const struct python_watched *s)
+{
+	for (int i = 0; i < PYTHON_WHATS; i++) {
+		if (differ(s->seen[i][PYTHON_BY_PROBE], s->seen[i][PYTHON_BY_WATCH]))
+			return false;
+	}
+	return !differ(s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]) &&
+	       !differ(s->left[PYTHON_BY_WATCH], s->seen[PYTHON_IS_STEP][PYTHON_BY_WATCH]);
+}
+
+static void watched_turn(struct watches *w, struct watched *of, uint64_t now_ns)
+{
+	struct python_watched *s = shared(w, of);
+	int err;
+
+	if (of->refused || s->state == PYTHON_WATCH_LIVE)
+		return;
+	if (s->others) {
+		watched_refuse(w, of, "there are several");
+	} else if (s->state == PYTHON_WATCH_TRIED) {
+		if (s->seen[PYTHON_IS_STEP][PYTHON_BY_PROBE] < TRIED_STEPS)
+			return;
+		if (agree(s)) {
+			set_state(w, of, PYTHON_WATCH_LIVE);
+		} else {
+			log_debug("probes and watchpoints see %u and %u steps, %u and %u ends", s->seen[PYTHON_IS_STEP][PYTHON_BY_PROBE],
+				s->seen[PYTHON_IS_STEP][PYTHON_BY_WATCH], s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]);
+			watched_refuse(w, of, "watchpoints see other calls");
+		}
+	} else if (s->code[PYTHON_IS_STEP] && !of->seen_ns) {
+		of->seen_ns = now_ns;
+	} else if (of->seen_ns && now_ns - of->seen_ns >= SEEN_NS && names_one(w, s)) {
+		err = watched_open(w, of);
+		if (err == -ENOSPC && ++of->tries < TRIES_MAX)
+			watched_close(w, of);
+		else if (err)
+			watched_refuse(w, of, err == -ENOSPC ? "the watchpoints are taken" : strerror(-err));
+	}
+}
+
+/* Calls cb for each process that has an entry. */
+static void each_process(struct watches *w, void (*cb)(struct watches *w, uint32_t tgid, struct watched *of))
+{
+	int fd = bpf_map__fd(w->k->maps.python_watched_of);
+	uint32_t key, next, i, *at = NULL;
+
+	while (!bpf_map_get_next_key(fd, at, &next)) {
+		key = next;
+		at = &key;
+		if (!bpf_map_lookup_elem(fd, &key, &i) && i < PYTHON_WATCHED_MAX)
+			cb(w, key, &w->watched[i]);
+	}
+}
+
+static void count_user(struct watches *w, uint32_t tgid, struct watched *of)
+{
+	if (process_exists((pid_t)tgid))
+		of->users++;
+	else
+		bpf_map_delete_elem(bpf_map__fd(w->k->maps.python_watched_of), &tgid);
+}
+
+bool watches_turn(struct watches *w, uint64_t now_ns)
+{
+	uint32_t n = w ? __atomic_load_n(&w->k->bss->n_python_watched, __ATOMIC_ACQUIRE) : 0;
+	bool live = false;
+
+	if (!n)
+		return false;
+	for (uint32_t i = 0; i < PYTHON_WATCHED_MAX; i++)
+		w->watched[i].users = 0;
+	each_process(w, count_user);
+	for (uint32_t i = 0; i < n && i < PYTHON_WATCHED_MAX; i++) {
+		struct watched *of = &w->watched[i];
+
+		if (of->released || !shared(w, of)->tgid)
+			continue;
+		if (!of->users) {
+			watched_close(w, of);
+			of->released = true;
+			continue;
+		}
+		if (links_may_watch(w->links))
+			watched_turn(w, of, now_ns);
+		live |= shared(w, of)->state == PYTHON_WATCH_LIVE;
+	}
+	return live;
+}
+
+static void take_over(struct watches *w, uint32_t tgid, struct watched *of)
+{
+	if (shared(w, of)->state == PYTHON_WATCH_LIVE && links_watch_process(w->links, (pid_t)tgid))
+		log_debug("process %u: its Python functions are watched, %zu watchpoints", tgid, of->n_fds);
+}
+
+void watches_take_over(struct watches *w)
+{
+	each_process(w, take_over);
+}
+
+void watches_set(struct watches *w, bool on)
+{
+	for (size_t i = 0; w && i < PYTHON_WATCHED_MAX; i++)
+		watched_set(&w->watched[i], on);
+}
+
+void watches_free(struct watches *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < PYTHON_WATCHED_MAX; i++)
+		watched_close(w, &w->watched[i]);
+	if (w->lost)
+		log_warn("%" PRIu64 " of %" PRIu64 " watchpoints at Python functions were missed: steps, or their ends, may be missing", w->lost,
+			w->seen + w->lost);
+	munmap(w->map, PYTHON_WATCHED_MAX * sizeof(struct python_watched));
+	python_finder_free(w->finder);
+	free(w);
+}
