@@ -324,7 +324,7 @@ int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why)
 /* Names that the sinks write beside the arguments. */
 #define RESERVED                                                                                                          \
 	" began_before breakdown_us call faults_minor faults_major lost lost_records migrations phase pid step switches " \
-	"switches_voluntary syscalls thread tid ts_us unfinished workers"
+	"switches_voluntary syscalls thread tid ts_us unfinished watched workers"
 
 static bool is_reserved(const char *name)
 {

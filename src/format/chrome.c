@@ -567,6 +567,8 @@ static void write_step_span(
 		p = fmt_u32(fmt_lit(p, ",\"thread\":"), r->h.tid);
 	if (s->stand_in)
 		p = fmt_string(fmt_lit(p, ",\"stand_in\":"), s->symbol);
+	if (r->h.flags & STEP_F_WATCHED)
+		p = fmt_lit(p, ",\"watched\":true");
 	if (r->left_out)
 		p = fmt_string(fmt_lit(p, ",\"left_out\":"), shed_text(r->left_out, off));
 	before = fmt_lit(fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns), "}");

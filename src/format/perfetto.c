@@ -504,6 +504,8 @@ static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, siz
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	if (spec->stand_in)
 		event_add_word(&e, "stand_in", spec->symbol);
+	if (r->h.flags & STEP_F_WATCHED)
+		event_add(&e, "watched", VALUE_BOOL, 1);
 	if (r->left_out)
 		event_add_word(&e, "left_out", shed_text(r->left_out, off));
 	event_add_open(&e, r->h.flags);

@@ -150,6 +150,7 @@ static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_
 	p = PUT(p, syscalls, r->n.syscalls);
 	p = PUT(p, lost, r->lost);
 	p = PUT_NONZERO(p, stand_in, spec->stand_in ? spec->symbol : NULL);
+	p = PUT_NONZERO(p, watched, r->h.flags & STEP_F_WATCHED);
 	p = PUT_NONZERO(p, began_before, r->h.flags & REC_F_OPEN_START);
 	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
 	p = PUT_NONZERO(p, cpus_allowed, r->n.cpus_allowed);

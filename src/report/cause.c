@@ -194,9 +194,11 @@ static size_t make_entries(struct typical_finder *f)
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
-		uint32_t class = 2 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
+		uint32_t class = 4 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
 
-		/* without barrier records, waits at barriers count as work: such steps are only compared with one another */
+		/* without barrier records, waits at barriers count as work: such steps are only compared with one another. So are
+		 * those of a process whose Python functions all had probes. */
+		class += 2 * (uint32_t)steps_get(&p->steps, i, STEP_WATCHED);
 		class += steps_get(&p->steps, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1;
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
 		if (!steps_get(&p->steps, i, STEP_UNFINISHED))

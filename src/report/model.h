@@ -63,6 +63,7 @@ struct step {
 	uint64_t rows[ROW_VALUES]; /* 1 + the value that describes its rows (docs/engines.md); 0: unknown */
 	uint32_t left_out; /* 1 << enum shed_part, by --budget; the time of barriers left out counts as CPU */
 	bool unfinished, began_before;
+	bool watched; /* the process's other Python functions cost nothing */
 	struct largest_cause gap_by; /* of the gap before it */
 	uint32_t stand_in; /* the function that stands in for the engine's step; 0: none. Kept only as a count of the process */
 	int64_t tracer; /* the recorder's overhead; -1: unknown. Kept only as a sum of the process */
@@ -95,6 +96,7 @@ struct step {
 	K(STRAGGLER_COMM, straggler_comm, straggler_comm)               \
 	K(HELD, held, straggler_held_us)                                \
 	K(LEFT_OUT, left_out, left_out)                                 \
+	K(WATCHED, watched, watched)                                    \
 	K(BEGAN_BEFORE, began_before, began_before)                     \
 	K(UNFINISHED, unfinished, unfinished)                           \
 	F(AT, at)                                                       \

@@ -90,6 +90,7 @@ static void trace_read_step(struct report_trace_reader *r, const struct trace_ev
 			step.rows[i]++;
 	}
 	step.stand_in = node_get(args, "stand_in") != NULL;
+	step.watched = node_is(node_get(args, "watched"), JSON_TRUE);
 	step.began_before = node_is(node_get(args, "began_before"), JSON_TRUE);
 	step.unfinished = node_is(node_get(args, "unfinished"), JSON_TRUE);
 	step_breakdown(r, breakdown, &step);

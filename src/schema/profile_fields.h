@@ -71,6 +71,8 @@ SHAPE(TOKEN, syscalls, COUNT, REQUIRED, "of the thread, within the step")
 SHAPE(TOKEN, lost, COUNT, REQUIRED, "records lost during the step: if above 0, the timeline has gaps here (the times below have none)")
 SHAPE(TOKEN, stand_in, TEXT, OPTIONAL, "the function whose call [stands in](engines.md#steps-that-are-not-called) for a step of the engine: tokens "
 	"and requests are unknown. Otherwise absent")
+SHAPE(TOKEN, watched, TRUE, OPTIONAL, "`true`: the step is a call of a Python function that is [watched](engines.md#steps-of-python-programs): it takes less time than "
+	"before, when all functions of the process had a probe")
 SHAPE(TOKEN, began_before, TRUE, OPTIONAL, "`true` if the window opened within the step: the times cover the part within the window, and `ts_us` "
 	"is 0 or slightly more")
 SHAPE(TOKEN, unfinished, TRUE, OPTIONAL, "`true` if the recording or the window ended within the step: the times end there")

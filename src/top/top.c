@@ -319,6 +319,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
 
 	ls.own_ids = s->batch != NULL;
+	ls.step.watched = r->h.flags & STEP_F_WATCHED;
 	ls.step.began_before = r->h.flags & REC_F_OPEN_START;
 	for (unsigned int i = 0; s->row_count && i < ROW_VALUES; i++) {
 		if (check_shown(s, s->rows_at + i, r->vals))

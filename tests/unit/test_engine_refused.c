@@ -150,7 +150,7 @@ static const struct {
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'b':'u8 arg2','a':'u8 arg1'}}"),
 		"1: a: two arguments with the same name" },
 	{ PROBES("{" F ",'args':{'step':'u8 arg1'}}"), "1: step: this name has another meaning in traces and profiles, as have: began_before breakdown_us call faults_minor faults_major lost lost_records migrations "
-						       "phase pid step switches switches_voluntary syscalls thread tid ts_us unfinished workers" },
+						       "phase pid step switches switches_voluntary syscalls thread tid ts_us unfinished watched workers" },
 	{ PROBES(FIRST "{'symbol':'f','role':'op','detail_only':true,\n'args':{'a':'u8 arg9'}}"),
 		"3: a: not a register (arg1 to arg6, sp)" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1 if b > 1',\n'b':'u8 arg1'}}"), "1: a: no such argument" },

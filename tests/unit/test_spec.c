@@ -141,7 +141,7 @@ TEST(test_bad_options)
 		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments with the same name" },
 		{ "lib:f(workers=u8 arg1)", "this name has another meaning in traces and profiles, as have: began_before breakdown_us call "
 					    "faults_minor faults_major lost lost_records migrations phase pid step switches switches_voluntary syscalls thread tid ts_us "
-					    "unfinished workers" },
+					    "unfinished watched workers" },
 		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
 		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
 			"more than ten arguments" },
