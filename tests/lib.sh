@@ -371,6 +371,14 @@ need() { # COMMAND ...
 	done
 }
 
+# watchpoints_here TEST: whether Python functions can be watched here; skips else.
+watchpoints_here() {
+	local missing
+	missing=$("$INFTRACE" doctor | grep -E '^missing +(uprobe_multi by process|hardware watchpoints|initial PID namespace)')
+	[ -z "$missing" ] || skip "$1" "$missing"
+	[ -z "$missing" ]
+}
+
 # The versions of CPython that --py-step knows and are installed, the distribution's and pyenv's: lines "3.11 PATH".
 python_versions() {
 	local p version

@@ -130,6 +130,41 @@ test_next_release() {
 	done
 }
 
+# Once a function was seen for a while, its calls are watched instead of all functions' being probed: the same, on both sides of that and
+# across it.
+test_watched() {
+	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "threads step") n
+	watchpoints_here watched || return
+	[ -z "${TEST_ALL:-}" ] || cases+=("recursing recursive" "called_by_c step")
+	while read -r version PYTHON; do
+		case $version in
+		3.8 | 3.9 | 3.10) continue ;; # each function is a call of the interpreter
+		esac
+		for case in "${cases[@]}"; do
+			n=1000
+			[ "${case% *}" != threads ] || n=4000 # four of them
+			check "$version, ${case% *}, watched: is recorded" stepped -v --strict --py-step "$name.${case#* }" -- \
+				"$PYTHON" "$P" "${case% *}" "$n" 0.003
+			check "$version, ${case% *}, watched: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" \
+				"$name.${case#* }"
+			check "$version, ${case% *}, watched: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/steps.err"
+			check "$version, ${case% *}, watched: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/steps.err")"
+			expect "$version, ${case% *}, watched: later steps say so, in each thread" \
+				"all(e['args'].get('watched') for e in {e['tid']: e for e in t if e.get('cat') == 'step'}.values())" t="$TMP/steps.json"
+		done
+	done < <(python_versions)
+}
+
+# Not functions of which there may be others of the same name.
+test_not_watched() {
+	local name
+	for name in Model.step "py_steps.py:Model.step|py_steps.py:twin"; do
+		check "$name: is recorded" stepped -v --strict --py-step "$name" -- "$PYTHON" "$P" generate 600 0.003
+		check "$name: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" "$name"
+		same "$name: is not watched" "$(grep -c 'its Python functions are watched' "$TMP/steps.err")" 0
+	done
+}
+
 test_torch() {
 	if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
 		skip "torch" "python3-torch is not installed"

@@ -15,15 +15,16 @@ setup() {
 	gcc -shared -o "$TMP/at/_C.abi3.so" -x c - <<<'int nothing;'
 	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
 	AT=$TMP/at
+	NEAR=
 }
 
-# replay NAME LOG [async]: with RUN, to which the files are at AT; and compares all rows and requests
+# replay NAME LOG [async] [paced]: with RUN, to which the files are at AT; and compares all rows and requests
 replay() {
 	local name=$1 log=vllm-schedule$2.jsonl
-	check "$name: is recorded" engine_recorded "$name" --strict --engine "$TOP/engines/vllm.json" -o "$TMP/$name.json" \
+	check "$name: is recorded" engine_recorded "$name" -v --strict --engine "$TOP/engines/vllm.json" -o "$TMP/$name.json" \
 		--profile "$TMP/$name.jsonl" -- "${RUN[@]}" "$AT/replay.py" "$AT/$log" "${@:3}"
 	check "$name: the rows of each step, and each request" "$TOP/tests/programs/check_vllm.py" "$TMP/at/$log" \
-		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out"
+		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out" $NEAR
 }
 
 test_steps() {
@@ -56,7 +57,7 @@ test_async() {
 }
 
 test_versions() {
-	local version python
+	local version python RUN
 	while read -r version python; do
 		case $version in
 		3.8 | 3.9) continue ;; # the engine needs 3.10
@@ -67,15 +68,27 @@ test_versions() {
 }
 
 test_next_release() {
-	local root version
+	local root version RUN AT=/mnt NEAR=200000
 	root=$(python_next 2>&1) || {
 		skip "next release" "$root"
 		return
 	}
-	AT=/mnt
 	for version in 3.13 3.14; do
 		RUN=("$TOP/tests/engines/in_root" "$root" "$TMP/at" "/usr/bin/python$version")
-		replay "next-$version" ""
+		replay "next-$version" "" paced
+		watchpoints_here "next-$version, watched" || continue
+		check "next-$version: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/next-$version.err"
+	done
+}
+
+# While it runs, watchpoints take over from the probes: the same. Here with and without the results of a batch in the step after it.
+test_watched() {
+	local queue NEAR=200000 # a watchpoint costs up to 20 us in a virtual machine
+	watchpoints_here watched || return
+	for queue in "" async; do
+		replay "watched$queue" "${queue:+-async}" $queue paced
+		check "watched$queue: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/watched$queue.err"
+		check "watched$queue: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/watched$queue.err")"
 	done
 }
 

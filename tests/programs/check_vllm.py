@@ -3,8 +3,8 @@
 """
 Compares a profile with the log that vllm_like/replay.py has replayed: each step's rows, and each request.
 
-  check_vllm.py LOG TRACE PROFILE OUT     OUT: what replay.py printed
-  check_vllm.py junk TRACE OUT            OUT: what junk.py printed
+  check_vllm.py LOG TRACE PROFILE OUT [NEAR]   OUT: what replay.py printed; times may be off by NEAR ns
+  check_vllm.py junk TRACE OUT                 OUT: what junk.py printed
 Exits with 0, or prints every difference and exits with 1.
 """
 import collections
@@ -58,7 +58,7 @@ def check_request(diff, line, tokens, known):
             abs(ns(line["stage_us"]["total"]) - queued - want["total"]))
 
 
-def main(path, trace, profile, out):
+def main(path, trace, profile, out, near=NEAR_NS):
     diff = Differences()
     log = [json.loads(e) for e in open(path)]
     batches = {e["n"]: e for e in log if e["ev"] == "step"}
@@ -94,7 +94,7 @@ def main(path, trace, profile, out):
            if r["shape"].get("request_id") in tokens]
     # a thread may be held up between its reading of the clock and the step's end
     for i, what in enumerate(("ttft", "queued", "total")):
-        diff.equal(f"{what}: nearly all within {NEAR_NS} ns", sum(o[i] <= NEAR_NS for o in off) >= 0.9 * len(tokens), True)
+        diff.equal(f"{what}: nearly all within {near} ns", sum(o[i] <= int(near) for o in off) >= 0.9 * len(tokens), True)
     print(f"# {len(steps)} steps, {len(requests)} requests, ttft, queued and total off by {[sorted(o[i] for o in off)[len(off) // 2] for i in range(3)] if off else None} ns")
     return min(diff.n, 1)
 

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Calls of Python functions that --py-step is to find, and when each of them was.
 
-    py_steps.py CASE [N]
+    py_steps.py CASE [N [PAUSE]]
 
-Says "ready", waits for a line on standard input, makes N calls as the function CASE below does, and prints a
+Says "ready", waits for a line on standard input, makes N calls as the function CASE below does, with PAUSE seconds before each, and prints a
 line "BEFORE FIRST LAST AFTER TID" for each: when the caller called, when the function had begun, when it was about to
 end, and when the caller was back, in nanoseconds of CLOCK_BOOTTIME.
 """
 import contextlib
+import os
 import sys
 import threading
 import time
 
 calls = []
 inner = threading.local()
+pause = float(sys.argv[3]) if len(sys.argv) > 3 else 0
 
 
 def now():
@@ -21,6 +23,8 @@ def now():
 
 
 def logged(function, *args):
+    if pause:
+        time.sleep(pause)
     inner.times = []
     before = now()
     with contextlib.suppress(KeyError, StopIteration):
@@ -125,6 +129,21 @@ def other(n):
 def called_by_c(n):
     model = Model()
     list(map(lambda i: logged(model.step, [i]), range(n)))
+
+
+def forking(n):
+    """Half of the calls are those of a child."""
+    generate(n // 2)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    calls.clear()
+    generate(n // 2)
+    for call in calls:
+        print(*call)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def inside(n):

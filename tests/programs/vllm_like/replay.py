@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Replays the steps of a log of vLLM's scheduler: replay.py LOG [async]. It loads _C.abi3.so, by which the engine is known,
+Replays the steps of a log of vLLM's scheduler: replay.py LOG [async] [paced]. It loads _C.abi3.so, by which the engine is known,
 prints "ready", waits for a line of input, and prints when each request arrives, and for each step its begin, the number of the
 batch whose results it had or None, and its end.
 """
 import json
 import sys
+import time
 
 from vllm.v1.core.sched.scheduler import Request
 from vllm.v1.engine.core import EngineCore, now
@@ -33,6 +34,8 @@ def main():
             told_of = "arrived " + requests[-1]["id"]
             core.scheduler.add_request(Request("".join(requests.pop()["id"])))  # a new string, of which there is no hash yet
             arrived.append(f"{told_of} {now()}")
+        if "paced" in sys.argv[2:]:
+            time.sleep(0.004)
         told.append(step())
         done += told[-1][1] is not None
     print(*arrived, sep="\n")
