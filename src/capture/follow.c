@@ -248,7 +248,8 @@ void follow_record(struct follow *f, const struct rec_hdr *h, enum process_news 
 			add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns });
 		break;
 	case NEWS_EXEC:
-		if (r->arg != h->tgid) /* another thread is the main thread now */
+		/* another thread is the main thread now, or it lacks links that the new program needs */
+		if (r->arg != h->tgid || links_watches(f->session->attach->links, (pid_t)h->tgid))
 			links_drop_process(f->session->attach->links, (pid_t)h->tgid);
 		add_scan(f, &(struct follow_scan){ .tgid = h->tgid, .since_ns = h->start_ns, .mapped_ns = h->start_ns });
 		break;

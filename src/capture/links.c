@@ -564,6 +564,15 @@ bool links_watch_process(struct links *l, pid_t tgid)
 	return any;
 }
 
+bool links_watches(const struct links *l, pid_t tgid)
+{
+	for (size_t i = 0; i < l->n_processes; i++) {
+		if (l->processes[i].tgid == tgid)
+			return l->processes[i].watched;
+	}
+	return false;
+}
+
 int links_everywhere(struct links *l)
 {
 	int err = 0;

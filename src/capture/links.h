@@ -128,6 +128,9 @@ bool links_may_watch(const struct links *l);
 /* Removes the links of a process, which are by process, at Python functions, for good. Returns whether it had any. */
 bool links_watch_process(struct links *l, pid_t tgid);
 
+/* Whether that has been called for it. */
+bool links_watches(const struct links *l, pid_t tgid);
+
 /* The process has exited, or an exec gave it another main thread. */
 void links_drop_process(struct links *l, pid_t tgid);
 

@@ -133,7 +133,7 @@ test_next_release() {
 # Once a function was seen for a while, its calls are watched instead of all functions' being probed: the same, on both sides of that and
 # across it.
 test_watched() {
-	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "threads step") n
+	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "execing step" "threads step") n
 	watchpoints_here watched || return
 	[ -z "${TEST_ALL:-}" ] || cases+=("recursing recursive" "called_by_c step")
 	while read -r version PYTHON; do

@@ -146,6 +146,20 @@ def forking(n):
     os._exit(0)
 
 
+def later(n):
+    time.sleep(1)
+    generate(n)
+
+
+def execing(n):
+    """Half of the calls are those of the program that follows."""
+    generate(n // 2)
+    for call in calls:
+        print(*call)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, __file__, "later", str(n // 2), str(pause)])
+
+
 def inside(n):
     """A call is under way as the recording begins."""
 
@@ -190,7 +204,7 @@ def wait():
 
 def main():
     case, n = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100
-    if case not in ("torch", "inside"):
+    if case not in ("torch", "inside", "later"):
         wait()
     globals()[case](n)
     for call in calls:
