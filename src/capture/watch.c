@@ -29,8 +29,9 @@
 
 #include "inftrace.skel.h" /* uses types of the headers above */
 
-/* Steps that probes and watchpoints must agree on. */
+/* Probes and watchpoints must agree on this many steps, before they have seen as many as ... */
 #define TRIED_STEPS 16
+#define TRIED_STEPS_MAX 64
 /* A process that was seen to make steps for less than this is left alone: watchpoints, and probes by process, cost some milliseconds. */
 #define SEEN_NS NSEC_PER_SEC
 #define THREADS_MAX 512
@@ -256,22 +257,25 @@ out:
 /* ---- the life of an entry ---- */
 
 /*
- * Whether what was seen is all that there can be: one function for each name. A name without a file may be that of several functions, and
- * several names are; but a preset's names are those of one function in different releases and processes.
+ * Why the functions cannot be watched; NULL: they can. A name without a file may be that of several functions, and several names
+ * are; but a preset's names are those of one function in different releases and processes.
  */
-static bool names_one(const struct watches *w, const struct python_watched *s)
+static const char *names_refuse(const struct watches *w, const struct python_watched *s, const struct python_calls *calls)
 {
-	const struct probe_spec *spec = &w->probes->specs[s->id];
-	unsigned int wanted = 1u << PYTHON_IS_STEP;
-	struct python_calls calls;
+	if (s->others)
+		return "several were called";
+	if (calls->how == PYTHON_BY_CALL)
+		return "this takes CPython 3.11 or newer";
+	if (!w->probes->specs[s->id].engine && (calls->n != 1 || !calls->names[0].file_len))
+		return "this takes one FILE:NAME";
+	return NULL;
+}
 
-	probe_spec_python(w->probes, s->id, (s->key - 1) % PYTHON_LAYOUTS, &calls);
-	if (calls.how == PYTHON_BY_CALL || (!spec->engine && (calls.n != 1 || !calls.names[0].file_len)))
-		return false;
-	for (unsigned int i = 0; i < calls.n; i++)
-		wanted |= 1u << calls.names[i].what;
-	for (unsigned int i = 0; i < PYTHON_WHATS; i++) {
-		if (wanted & 1u << i && !s->code[i])
+/* Whether the probes have seen one function for each purpose. */
+static bool has_all(const struct python_watched *s, const struct python_calls *calls)
+{
+	for (unsigned int i = 0; i < calls->n; i++) {
+		if (!s->code[calls->names[i].what])
 			return false;
 	}
 	return true;
@@ -288,32 +292,42 @@ static bool agree(const struct python_watched *s)
 		if (differ(s->seen[i][PYTHON_BY_PROBE], s->seen[i][PYTHON_BY_WATCH]))
 			return false;
 	}
-	return !differ(s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]) &&
-	       !differ(s->left[PYTHON_BY_WATCH], s->seen[PYTHON_IS_STEP][PYTHON_BY_WATCH]);
+	return !differ(s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]);
+}
+
+/* Both see the calls. They differ for an instant, too, if threads are held up between the two. */
+static void watched_try(struct watches *w, struct watched *of)
+{
+	struct python_watched *s = shared(w, of);
+	uint32_t steps = s->seen[PYTHON_IS_STEP][PYTHON_BY_PROBE];
+
+	if (s->left[PYTHON_BY_PROBE] >= TRIED_STEPS && agree(s)) {
+		set_state(w, of, PYTHON_WATCH_LIVE);
+	} else if (steps >= TRIED_STEPS_MAX) {
+		log_debug("probes and watchpoints see %u and %u steps, %u and %u ends", steps, s->seen[PYTHON_IS_STEP][PYTHON_BY_WATCH],
+			s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]);
+		watched_refuse(w, of, "watchpoints see other calls");
+	}
 }
 
 static void watched_turn(struct watches *w, struct watched *of, uint64_t now_ns)
 {
 	struct python_watched *s = shared(w, of);
+	struct python_calls calls;
+	const char *why;
 	int err;
 
-	if (of->refused || s->state == PYTHON_WATCH_LIVE)
+	if (of->refused || !s->key || s->state == PYTHON_WATCH_LIVE)
 		return;
-	if (s->others) {
-		watched_refuse(w, of, "there are several");
+	probe_spec_python(w->probes, s->id, (s->key - 1) % PYTHON_LAYOUTS, &calls);
+	why = names_refuse(w, s, &calls);
+	if (why) {
+		watched_refuse(w, of, why);
 	} else if (s->state == PYTHON_WATCH_TRIED) {
-		if (s->seen[PYTHON_IS_STEP][PYTHON_BY_PROBE] < TRIED_STEPS)
-			return;
-		if (agree(s)) {
-			set_state(w, of, PYTHON_WATCH_LIVE);
-		} else {
-			log_debug("probes and watchpoints see %u and %u steps, %u and %u ends", s->seen[PYTHON_IS_STEP][PYTHON_BY_PROBE],
-				s->seen[PYTHON_IS_STEP][PYTHON_BY_WATCH], s->left[PYTHON_BY_PROBE], s->left[PYTHON_BY_WATCH]);
-			watched_refuse(w, of, "watchpoints see other calls");
-		}
-	} else if (s->code[PYTHON_IS_STEP] && !of->seen_ns) {
-		of->seen_ns = now_ns;
-	} else if (of->seen_ns && now_ns - of->seen_ns >= SEEN_NS && names_one(w, s)) {
+		watched_try(w, of);
+	} else if (!of->seen_ns) {
+		of->seen_ns = s->code[PYTHON_IS_STEP] ? now_ns : 0;
+	} else if (now_ns - of->seen_ns >= SEEN_NS && has_all(s, &calls)) {
 		err = watched_open(w, of);
 		if (err == -ENOSPC && ++of->tries < TRIES_MAX)
 			watched_close(w, of);
