@@ -434,6 +434,15 @@ static __always_inline void instant_enter(
 	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
 }
 
+/* A function begins within a fault: that ended in a signal, and this is its handler. */
+static __always_inline void fault_left(struct thread *t)
+{
+	if (!t->in_fault)
+		return;
+	t->in_fault = 0;
+	__sync_fetch_and_add(&stats.faults_open, 1);
+}
+
 static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u32 id)
 {
 	u64 regs[REG_MAX];
@@ -478,10 +487,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	wait_finish(t, w, c.now, 0);
 	if (p->role == ROLE_GC && p->flags & (PROBE_F_BEGIN | PROBE_F_END))
 		t->role = role_within(t, p);
-	if (t->in_fault) { /* the fault ended in a signal, and this is the handler */
-		t->in_fault = 0;
-		__sync_fetch_and_add(&stats.faults_open, 1);
-	}
+	fault_left(t);
 	op_enter(t, task, p, &c, w);
 	if (cfg.budget && p->flags & PROBE_F_BEGIN)
 		t->op.changes = changes;
@@ -756,6 +762,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
 	wait_finish(t, w, c.now, 0);
+	fault_left(t);
 	if (t->op.probe && !t->depth) /* as in op_enter() */
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c.now, REC_F_OPEN_END);
 	frame_push(ctx, t, task, p, id, c.now, &c, NULL);
@@ -889,10 +896,7 @@ static __always_inline void arrive(struct pt_regs *ctx, struct task_struct *task
 	change_begin(t);
 	fault_missed(t);
 	now = thread_change(t, last ? role_now(t) : ST_BARRIER, &before);
-	if (t->in_fault) { /* as in function_entry() */
-		t->in_fault = 0;
-		__sync_fetch_and_add(&stats.faults_open, 1);
-	}
+	fault_left(t);
 	wait_finish(t, w, now, 0);
 	if (p->flags & PROBE_F_END && t->op.probe) {
 		t->op.end = now;
