@@ -34,7 +34,16 @@ test_gc() {
 	recorded gc python_gc.py 100 -o "$TMP/gc.json"
 	check "gc: in steps, and slices" "$P/check_gc.py" "$TMP/gc.jsonl" "$TMP/gc.json" "$TMP/gc.out"
 	check "gc: valid trace" "$INFTRACE" validate "$TMP/gc.json"
-	check "gc: why steps were slow" grep -q 'collected garbage for [0-9.]* ms' <("$INFTRACE" report -n 100 "$TMP/gc.jsonl")
+	for _ in 1 2; do # on a busy machine all steps may have waited for a CPU longer than they collected
+		says_garbage && break
+		rm "$TMP"/gc.*
+		recorded gc python_gc.py 100
+	done
+	check "gc: why steps were slow" says_garbage
+}
+
+says_garbage() {
+	"$INFTRACE" report -n 100 "$TMP/gc.jsonl" | grep 'collected garbage for [0-9.]* ms'
 }
 
 # Waits for the interpreter's lock, and who had it; others are waits for a lock. On a busy machine something else may be in the way.
