@@ -670,7 +670,7 @@ static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 
 /*
  * A place on a function's way out, see struct site_exit: does what a return probe would, and leaves the return address
- * alone.
+ * alone. For Python functions it is a place in the interpreter.
  */
 SEC("uprobe")
 int function_exit(struct pt_regs *ctx)
@@ -678,7 +678,7 @@ int function_exit(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool open = enabled;
 	struct thread *t;
-	u64 cookie;
+	u64 cookie, sp;
 	u32 id;
 
 	keep_stack(ctx);
@@ -686,7 +686,14 @@ int function_exit(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
-	call_leave(ctx, task, t, open, exit_sp(ctx, cookie), id);
+	sp = exit_sp(ctx, cookie);
+	if (cookie & PROBE_COOKIE_PYTHON) {
+		if (!python_leave(ctx, t, id, cookie, sp))
+			goto out;
+		sp = t->python_sp;
+	}
+	call_leave(ctx, task, t, open, sp, id);
+out:
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }
@@ -801,27 +808,7 @@ out:
 	return 0;
 }
 
-/* It leaves one. */
-SEC("uprobe")
-int python_exit(struct pt_regs *ctx)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool open = enabled;
-	struct thread *t;
-	u64 cookie;
-	u32 id;
-
-	keep_stack(ctx);
-	t = probed_thread(ctx, task, open, 1, &id);
-	if (!t)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (python_leave(ctx, t, id, cookie, exit_sp(ctx, cookie)))
-		call_leave(ctx, task, t, open, t->python_sp, id);
-	hit_end(t->timed_ns, t->timed_kind);
-	return 0;
-}
-
+/* An instruction or a count in the code of one that is watched was read or written. */
 SEC("perf_event")
 int python_watch(struct bpf_perf_event_data *event)
 {

@@ -57,7 +57,8 @@ static __always_inline void python_note_left(struct thread *t)
 
 #define PYTHON_INSTR 2 /* bytes of an instruction */
 
-/* The interpreter reads an instruction that is watched. A frame is at the one before until this one begins. Returns whether it is to run it; fills in *call then. */
+/* The interpreter reads an instruction that is watched. A frame is at the one before until this one begins. Returns whether a call
+ * begins; fills in *call then. */
 static __always_inline bool python_watch_call(struct python_watched *w, u32 what, u64 frame, u64 state, struct python_call *call)
 {
 	u64 code = w->code[what];

@@ -14,7 +14,8 @@ struct {
 	__type(value, struct python_watched);
 } python_watched __weak SEC(".maps");
 
-/* Which of these a process has, by tgid. A child that has not called exec shares its parent's, as it has its watchpoints and its code. */
+/* Which of these a process has, by tgid. A child that has not called exec shares its parent's, as it has its watchpoints and its code.
+ * Full: the child's steps are seen by probes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -64,7 +65,7 @@ static __always_inline void python_watched_fork(u32 parent, u32 child)
 	bpf_map_update_elem(&python_watched_of, &child, &same, BPF_ANY);
 }
 
-/* A process has ended, or runs another program. */
+/* A process runs another program. */
 static __always_inline void python_watched_drop(u32 tgid)
 {
 	if (cfg.watch)

@@ -28,6 +28,8 @@
 #define PROBE_COOKIE_NO_YIELDS 0x100000u
 #define PROBE_COOKIE_PYTHON_SHIFT 21
 #define PROBE_COOKIE_PYTHON_MAX 7u
+/* A place where the interpreter leaves Python functions. */
+#define PROBE_COOKIE_PYTHON 0x10000000u
 #define PROBE_COOKIE_ID 0xfffu /* the probe's id */
 
 struct inf_config {

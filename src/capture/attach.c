@@ -166,7 +166,7 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	if (!site->cheap)
 		cookie |= PROBE_COOKIE_STEPPED;
 	if (site->exit)
-		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) |
+		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) | (spec->is_python ? PROBE_COOKIE_PYTHON : 0) |
 		       (uint32_t)site->exit_units << PROBE_COOKIE_EXIT_SHIFT;
 	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT |
 	       (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;

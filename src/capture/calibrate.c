@@ -190,18 +190,24 @@ static int attached_add_tracepoint(struct attached *a, const char *name)
 	return err ?: attached_keep_fd(a, bpf_raw_tracepoint_open(name, prog));
 }
 
-static int attached_add_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
+/* Has an event run a program. */
+static int attached_add_fd(struct attached *a, int fd, enum bpf_prog_type type)
 {
-	int prog = load_empty_program(type, 0, 0), err = attached_keep_fd(a, prog), fd;
+	int err = attached_keep_fd(a, fd), prog;
 
 	if (err)
 		return err;
-	attr->size = sizeof(*attr);
-	fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	err = attached_keep_fd(a, fd);
+	prog = load_empty_program(type, 0, 0);
+	err = attached_keep_fd(a, prog);
 	if (!err && (ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)))
 		err = -errno;
 	return err;
+}
+
+static int attached_add_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
+{
+	attr->size = sizeof(*attr);
+	return attached_add_fd(a, (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC), type);
 }
 
 static int attached_add_fault_end(struct attached *a, enum fault_ends ends)
@@ -339,15 +345,9 @@ static void write_watched(void)
 static void calibrate_watch(struct calibration *c)
 {
 	uint64_t without = measure_median(write_watched, SAMPLES_STEPPED);
-	struct perf_event_attr attr = { .type = PERF_TYPE_BREAKPOINT,
-		.sample_period = 1,
-		.exclude_kernel = 1,
-		.bp_type = HW_BREAKPOINT_W,
-		.bp_addr = (uintptr_t)&watched,
-		.bp_len = HW_BREAKPOINT_LEN_8 };
 	struct attached a = { 0 };
 
-	if (!attached_add_event(&a, &attr, BPF_PROG_TYPE_PERF_EVENT))
+	if (!attached_add_fd(&a, watchpoint_open(0, (uintptr_t)&watched, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8), BPF_PROG_TYPE_PERF_EVENT))
 		c->ns[HIT_WATCH] = time_minus(measure_median(write_watched, SAMPLES_STEPPED), without);
 	attached_close(&a);
 }

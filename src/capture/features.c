@@ -374,25 +374,12 @@ static int open_event(struct perf_event_attr *attr)
 	return fd < 0 ? -errno : fd;
 }
 
-/* As capture/watch.c opens them, on this thread. */
 static int try_watchpoint(struct prober *p, const char *arg)
 {
 	static uint64_t word;
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_BREAKPOINT,
-		.size = sizeof(attr),
-		.sample_period = 1,
-		.exclude_kernel = 1,
-		.inherit = 1,
-		.remove_on_exec = 1,
-		.bp_type = HW_BREAKPOINT_RW,
-		.bp_addr = (uintptr_t)&word,
-		.bp_len = HW_BREAKPOINT_LEN_1,
-	};
-	int fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	int err = fd < 0 ? -errno : 0;
+	int fd = watchpoint_open(0, (uintptr_t)&word, HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_1);
 
-	return test_close_fds(&fd, 1, err);
+	return test_close_fds(&fd, 1, fd);
 }
 
 /*

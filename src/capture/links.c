@@ -402,15 +402,15 @@ int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *
 
 /* ---- dropping ---- */
 
-/* Moves the links of a file. */
-static void link_list_move_file(struct link_list *from, uint32_t number, struct link_list *to)
+/* Moves the links of a file; number 0: those of all files at Python functions. */
+static void link_list_move(struct link_list *from, uint32_t number, struct link_list *to)
 {
 	size_t kept = 0;
 
 	if (from->n)
 		to->list = xreallocarray(to->list, to->n + from->n, sizeof(*to->list));
 	for (size_t i = 0; i < from->n; i++) {
-		if (from->list[i].file == number)
+		if (number ? from->list[i].file == number : is_of_python(from->list[i].kind))
 			to->list[to->n++] = from->list[i];
 		else
 			from->list[kept++] = from->list[i];
@@ -426,7 +426,7 @@ int links_drop_file(struct links *l, uint32_t number)
 	if (!l->multi)
 		return -EOPNOTSUPP;
 	for (size_t i = 0; (list = nth_list(l, i)); i++)
-		link_list_move_file(list, number, &l->dropped);
+		link_list_move(list, number, &l->dropped);
 	for (size_t i = 0; i < l->n_files; i++) {
 		if (l->files[i].number == number)
 			file_free(&l->files[i]);
@@ -459,6 +459,15 @@ static void links_publish_gens(const struct links *l)
 	__atomic_store_n(l->gens, (uint32_t)l->newest << 16 | l->live, __ATOMIC_RELEASE);
 }
 
+static struct link_process *link_process_find(struct links *l, pid_t tgid)
+{
+	for (size_t i = 0; i < l->n_processes; i++) {
+		if (l->processes[i].tgid == tgid)
+			return &l->processes[i];
+	}
+	return NULL;
+}
+
 int links_begin(struct links *l)
 {
 	struct rlimit rl;
@@ -483,10 +492,8 @@ int links_add_process(struct links *l, pid_t tgid)
 
 	if (l->state == LINKS_EVERYWHERE)
 		return 0;
-	for (size_t i = 0; i < l->n_processes; i++) {
-		if (l->processes[i].tgid == tgid)
-			return 0;
-	}
+	if (link_process_find(l, tgid))
+		return 0;
 	if (l->n_processes == LINKS_PROCESSES_MAX)
 		return -E2BIG;
 	*p = (struct link_process){ .tgid = tgid };
@@ -511,15 +518,12 @@ void links_commit(struct links *l)
 
 void links_drop_process(struct links *l, pid_t tgid)
 {
-	for (size_t i = 0; i < l->n_processes; i++) {
-		struct link_process *p = &l->processes[i];
+	struct link_process *p = link_process_find(l, tgid);
 
-		if (p->tgid != tgid)
-			continue;
-		links_close_lists(l, p->links);
-		*p = l->processes[--l->n_processes];
+	if (!p)
 		return;
-	}
+	links_close_lists(l, p->links);
+	*p = l->processes[--l->n_processes];
 }
 
 bool links_may_watch(const struct links *l)
@@ -527,50 +531,27 @@ bool links_may_watch(const struct links *l)
 	return l->multi && l->gens && (!l->newest || l->state == LINKS_BY_PROCESS);
 }
 
-/* Moves the links at Python functions. */
-static void link_list_move_python(struct link_list *from, struct link_list *to)
-{
-	size_t kept = 0;
-
-	if (from->n)
-		to->list = xreallocarray(to->list, to->n + from->n, sizeof(*to->list));
-	for (size_t i = 0; i < from->n; i++) {
-		if (is_of_python(from->list[i].kind))
-			to->list[to->n++] = from->list[i];
-		else
-			from->list[kept++] = from->list[i];
-	}
-	from->n = kept;
-}
-
 bool links_watch_process(struct links *l, pid_t tgid)
 {
+	struct link_process *p = link_process_find(l, tgid);
 	struct link_list python = { 0 };
 	bool any;
 
-	if (l->state != LINKS_BY_PROCESS)
+	if (!p || l->state != LINKS_BY_PROCESS)
 		return false;
-	for (size_t i = 0; i < l->n_processes; i++) {
-		struct link_process *p = &l->processes[i];
-
-		if (p->tgid != tgid)
-			continue;
-		p->watched = true;
-		for (int when = 0; when < LINK_WHENS; when++)
-			link_list_move_python(&p->links[when], &python);
-	}
+	p->watched = true;
+	for (int when = 0; when < LINK_WHENS; when++)
+		link_list_move(&p->links[when], 0, &python);
 	any = python.n;
 	links_close_list(l, &python, false);
 	return any;
 }
 
-bool links_watches(const struct links *l, pid_t tgid)
+bool links_watches(struct links *l, pid_t tgid)
 {
-	for (size_t i = 0; i < l->n_processes; i++) {
-		if (l->processes[i].tgid == tgid)
-			return l->processes[i].watched;
-	}
-	return false;
+	const struct link_process *p = link_process_find(l, tgid);
+
+	return p && p->watched;
 }
 
 int links_everywhere(struct links *l)

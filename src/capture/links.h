@@ -129,7 +129,7 @@ bool links_may_watch(const struct links *l);
 bool links_watch_process(struct links *l, pid_t tgid);
 
 /* Whether that has been called for it. */
-bool links_watches(const struct links *l, pid_t tgid);
+bool links_watches(struct links *l, pid_t tgid);
 
 /* The process has exited, or an exec gave it another main thread. */
 void links_drop_process(struct links *l, pid_t tgid);

@@ -140,6 +140,28 @@ int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults)
 	return err;
 }
 
+/* ---- watchpoints ---- */
+
+int watchpoint_open(pid_t tid, uint64_t addr, uint32_t type, uint32_t len)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.sample_period = 1,
+		.disabled = 1, /* hits before it has a program would count as missed */
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+		.inherit = 1,
+		.remove_on_exec = 1,
+		.bp_type = type,
+		.bp_addr = addr,
+		.bp_len = len,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
 /* ---- counters ---- */
 
 struct perf_event {

@@ -55,6 +55,12 @@ void faults_configure(struct inftrace_bpf *k, enum fault_ends ends, bool stacks)
  * on failure and returns -errno; *ret_faults must be freed then, too. */
 int faults_attach(struct inftrace_bpf *k, struct program_events **ret_faults);
 
+/* ---- watchpoints ---- */
+
+/* Opens a hardware watchpoint in a thread (0: this one), which threads and processes that it makes inherit, and that is disabled. type, len:
+ * HW_BREAKPOINT_*. Returns a descriptor or -errno; -ENOSPC: the thread has none left. */
+int watchpoint_open(pid_t tid, uint64_t addr, uint32_t type, uint32_t len);
+
 /* ---- counters, which the BPF programs read and share out among threads (bpf/pmu.bpf.h) ---- */
 
 /* Opens a set of counters and configures the programs, which must not be loaded yet. COUNTERS_NONE: *ret_pmu is NULL. Prints

@@ -227,7 +227,7 @@ static void session_configure(struct session *s, const struct session_config *c)
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
 	struct bpf_program *const of_functions[] = { k->progs.function_entry, k->progs.function_return, k->progs.function_exit,
-		k->progs.barrier_arrival, k->progs.python_entry, k->progs.python_exit };
+		k->progs.barrier_arrival, k->progs.python_entry };
 	bool functions = c->probes && c->probes->n;
 	bool preempt_count = have_preempt_count(k);
 
@@ -377,7 +377,7 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		.programs = {
 			[LINK_RETURN] = s->skel->progs.function_return,
 			[LINK_EXIT] = s->skel->progs.function_exit,
-			[LINK_PYTHON_EXIT] = s->skel->progs.python_exit,
+			[LINK_PYTHON_EXIT] = s->skel->progs.function_exit,
 			[LINK_PYTHON_ENTRY] = s->skel->progs.python_entry,
 			[LINK_ENTRY] = s->skel->progs.function_entry,
 			[LINK_ARRIVAL] = s->skel->progs.barrier_arrival,

@@ -11,11 +11,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capture/links.h"
+#include "capture/perf_events.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "probe.h"
@@ -43,8 +42,7 @@ struct watched {
 	size_t n_fds, cap_fds;
 	uint64_t seen_ns; /* when its step was noticed; 0: not yet */
 	unsigned int users, tries;
-	bool refused;  /* it keeps the probes */
-	bool released; /* its processes are gone */
+	bool refused; /* it keeps the probes */
 };
 
 struct watches {
@@ -71,7 +69,6 @@ void watches_configure(struct inftrace_bpf *k, const struct probe_table *probes,
 	bool python = has_python(probes);
 
 	bpf_program__set_autoload(k->progs.python_entry, python);
-	bpf_program__set_autoload(k->progs.python_exit, python);
 	bpf_program__set_autoload(k->progs.python_watch, python && can);
 	k->rodata->cfg.watch = python && can;
 }
@@ -150,26 +147,13 @@ struct watch_place {
 	uint32_t type, len;
 };
 
-/* Threads and processes that the thread makes inherit it. */
 static int watch_open(const struct watches *w, pid_t tid, const struct watch_place *place)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_BREAKPOINT,
-		.size = sizeof(attr),
-		.sample_period = 1,
-		.exclude_kernel = 1,
-		.exclude_hv = 1,
-		.inherit = 1,
-		.remove_on_exec = 1,
-		.bp_type = place->type,
-		.bp_addr = place->addr,
-		.bp_len = place->len,
-	};
-	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC), err = 0;
+	int fd = watchpoint_open(tid, place->addr, place->type, place->len), err = 0;
 
 	if (fd < 0)
-		return -errno;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(w->k->progs.python_watch))) {
+		return fd;
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(w->k->progs.python_watch)) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
 		err = -errno;
 		close(fd);
 	}
@@ -371,11 +355,11 @@ bool watches_turn(struct watches *w, uint64_t now_ns)
 	for (uint32_t i = 0; i < n && i < PYTHON_WATCHED_MAX; i++) {
 		struct watched *of = &w->watched[i];
 
-		if (of->released || !shared(w, of)->tgid)
+		if (!shared(w, of)->tgid)
 			continue;
-		if (!of->users) {
+		if (!of->users) { /* its processes are gone */
 			watched_close(w, of);
-			of->released = true;
+			shared(w, of)->tgid = 0;
 			continue;
 		}
 		if (links_may_watch(w->links))

@@ -158,10 +158,12 @@ test_watched() {
 # Not functions of which there may be others of the same name.
 test_not_watched() {
 	local name
+	watchpoints_here not_watched || return
 	for name in Model.step "py_steps.py:Model.step|py_steps.py:twin"; do
 		check "$name: is recorded" stepped -v --strict --py-step "$name" -- "$PYTHON" "$P" generate 600 0.003
 		check "$name: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" "$name"
 		same "$name: is not watched" "$(grep -c 'its Python functions are watched' "$TMP/steps.err")" 0
+		check "$name: -v says why" grep -q 'have probes only: this takes one FILE:NAME' "$TMP/steps.err"
 	done
 }
 
