@@ -79,20 +79,10 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return bpf_core_field_exists(task->se.cfs_rq) && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
 }
 
-/*
- * When the task that leaves this CPU had come onto it, by the scheduler's own account; 0: unknown. For switches that were not
- * reported: a kernel may not run programs on behalf of a task that it protects, so that task's leaving is not seen. Without
- * CONFIG_SCHED_INFO, or CONFIG_FAIR_GROUP_SCHED, nobody knows.
- */
-static __noinline u64 came_onto_cpu(struct task_struct *task, u64 now)
+/* When the task last came onto a CPU, by the clock of that CPU's run queue; 0: unknown, as without CONFIG_SCHED_INFO. */
+static __always_inline u64 last_arrival(struct task_struct *task)
 {
-	u64 since, clock;
-
-	if (!bpf_core_field_exists(task->sched_info.last_arrival) || !bpf_core_field_exists(task->se.cfs_rq))
-		return 0;
-	since = task->sched_info.last_arrival;
-	clock = BPF_CORE_READ(task, se.cfs_rq, rq, clock);
-	return since && clock > since && clock - since < now ? now - (clock - since) : 0;
+	return bpf_core_field_exists(task->sched_info.last_arrival) ? task->sched_info.last_arrival : 0;
 }
 
 /* The process that owns the memory; 0: unknown, since without CONFIG_MEMCG memory has no owner. */

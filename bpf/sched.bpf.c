@@ -62,7 +62,7 @@ static __noinline int switch_out(
 	if (!t)
 		return 0;
 	if (t->off)
-		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, came_onto_cpu(task, now) ?: now);
+		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, came_onto_cpu(now) ?: now);
 	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft interrupt be preempted */
 		__sync_fetch_and_add(&stats.irqs_left, 1);
 		t->irq_depth = 0;
@@ -182,11 +182,9 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		switch_begin(in);
 	}
 	now = now_ns();
-	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
-		if (cfg.steps)
-			ran_catch_up(prev, now);
+	ran_catch_up(prev, now);
+	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus))
 		on_cpu_emit(prev->tgid, prev->pid, ran_since(), now, preempt ? REC_ON_CPU_PREEMPTED : prev_state);
-	}
 	if (out) {
 		switch_out(out, prev, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);

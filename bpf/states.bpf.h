@@ -21,6 +21,7 @@
 #define INFTRACE_STATES_BPF_H
 
 #include "inftrace.bpf.h"
+#include "wait_log.h"
 
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
@@ -174,9 +175,38 @@ static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u3
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
+/* Of the logs in wait_log.bpf.h, by CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct wait_log_heads);
+} wait_log_heads __weak SEC(".maps");
+
+/*
+ * When the running thread came onto this CPU, by the scheduler's own account; 0: unknown. For switches that were not reported: a
+ * kernel may not run programs on behalf of a task that it protects, so that task's leaving is not seen. The next thread's states
+ * and the log both ask here, so that they agree.
+ */
+__weak __noinline u64 came_onto_cpu(u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
+	u64 came = last_arrival(bpf_get_current_task_btf());
+
+	if (!heads || !heads->clock_off || !came)
+		return 0;
+	came += heads->clock_off;
+	if (came > now)
+		return now;
+	return came > heads->switch_ns ? came : heads->switch_ns;
+}
+
 /*
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or its tracepoint
- * did not fire. Adds all time up to now to the off-CPU state. Does nothing if an interrupt has done so meanwhile.
+ * did not fire. Adds the time until it came, as far as it is known, to the off-CPU state. Does nothing if an interrupt has
+ * done so meanwhile.
  */
 __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 {
@@ -192,6 +222,9 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	if (!off || (since && __sync_val_compare_and_swap(&t->since, since, now) != since))
 		return 0;
 	WRITE_ONCE(t->off, 0);
+	t->on_ns = now;
+	t->on_cpu = bpf_get_smp_processor_id();
+	t->fault_on = t->times.ns[ST_FAULT];
 	if (since)
 		thread_add(t, t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off, now - since);
 	__sync_fetch_and_add(&stats.missed_switches, 1);
@@ -199,6 +232,13 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 		off_cpu_emit_late(t, pid_tgid, off, since, now);
 	t->wake_ns = 0;
 	return 0;
+}
+
+__weak __noinline int off_cpu_seen(struct thread *t)
+{
+	u64 now = now_ns();
+
+	return off_cpu_missed(t, bpf_get_current_pid_tgid(), came_onto_cpu(now) ?: now);
 }
 
 #define ACCOUNT_TRIES 4
@@ -234,7 +274,7 @@ static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u6
 	u32 on;
 
 	if (READ_ONCE(t->off)) /* the thread is running, so a switch-in was not seen */
-		off_cpu_missed(t, bpf_get_current_pid_tgid(), now_ns());
+		off_cpu_seen(t);
 	since = READ_ONCE(t->since);
 	now = now_ns();
 	on = rare ? now_on_state_apart(now_of(t)) : thread_on_state(t);

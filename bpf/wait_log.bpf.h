@@ -9,7 +9,7 @@
 #define INFTRACE_WAIT_LOG_BPF_H
 
 #include "blocked.bpf.h"
-#include "wait_log.h"
+#include "states.bpf.h"
 
 /* include/linux/sched.h */
 #define TASK_DEAD 0x0080
@@ -35,15 +35,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct wake);
 } wake_log SEC(".maps");
-
-/* By CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct wait_log_heads);
-} wait_log_heads SEC(".maps");
 
 #define TIDS_MAX (1u << 22) /* PID_MAX_LIMIT of include/linux/threads.h */
 
@@ -202,9 +193,8 @@ static __always_inline u64 ran_since(void)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
-	struct ran *before = heads ? ran_at(cpu, heads->ran - 1) : NULL;
 
-	return before ? before->end_ns : 0;
+	return heads ? heads->switch_ns : 0;
 }
 
 #define SWITCH_PREEMPT (1ull << 32) /* in `how`, above the state of the task that leaves the CPU */
@@ -268,12 +258,12 @@ static __always_inline void on_cpu_emit(u32 tgid, u32 tid, u64 from, u64 to, u32
 /* The running task's entry is another one's, whose leaving was not reported: it ends when prev came onto the CPU, if that is known. */
 static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, struct task_struct *prev, u64 now)
 {
-	u64 from = came_onto_cpu(prev, now);
-	struct ran *r = ran_at(cpu, heads->ran), *before = ran_at(cpu, heads->ran - 1), *after = ran_at(cpu, heads->ran + 1);
+	u64 from = came_onto_cpu(now);
+	struct ran *r = ran_at(cpu, heads->ran), *after = ran_at(cpu, heads->ran + 1);
 
-	if (!r || !before || !after)
+	if (!r || !after || !cfg.steps)
 		return;
-	if (!before->end_ns || from <= before->end_ns) {
+	if (from <= heads->switch_ns) {
 		ran_is(r, prev);
 		return;
 	}
@@ -282,21 +272,28 @@ static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, str
 	r->call = CALL_NONE;
 	r->state = ST_BLOCKED_OTHER;
 	if (emits(REC_ON_CPU) && cfg.all_cpus && r->tid && from > stats.start_ns)
-		on_cpu_emit(r->tgid, r->tid, before->end_ns, from, 0);
+		on_cpu_emit(r->tgid, r->tid, heads->switch_ns, from, 0);
+	heads->switch_ns = from;
 	ran_is(after, prev);
 	smp_wmb();
 	WRITE_ONCE(heads->ran, heads->ran + 1);
 }
 
-/* Makes prev the running task of the log. */
+/* A CPU is about to switch: makes prev the running task of the log. */
 static __always_inline void ran_catch_up(struct task_struct *prev, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
 	struct ran *r = heads ? ran_at(cpu, heads->ran) : NULL;
+	u64 arrival;
 
-	if (r && r->tid != (u32)prev->pid)
+	if (!r)
+		return;
+	arrival = last_arrival(prev);
+	if (r->tid != (u32)prev->pid)
 		ran_unreported(cpu, heads, prev, now);
+	else if (arrival && heads->switch_ns)
+		heads->clock_off = heads->switch_ns - arrival;
 }
 
 /* A CPU switches. out: prev, if it is a thread of a target; its state is known then. */
@@ -311,16 +308,15 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 	if (!heads)
 		return;
 	r = ran_at(cpu, heads->ran);
-	if (cfg.steps && r && r->tid != (u32)prev->pid) {
-		ran_unreported(cpu, heads, prev, now);
-		r = ran_at(cpu, heads->ran);
-	}
 	after = ran_at(cpu, heads->ran + 1);
 	if (!r || !after)
 		return;
-	r->end_ns = now;
-	if (!cfg.steps) /* then nobody asks who ran: all entries are one */
+	heads->switch_ns = now;
+	if (!cfg.steps) { /* then nobody asks who ran: all entries are one */
+		r->tid = next->pid;
 		return;
+	}
+	r->end_ns = now;
 	r->flags = out && out->role == ST_GPU_WAIT ? RAN_F_GPU_WAIT : 0;
 	r->call = CALL_NONE;
 	r->file = 0;

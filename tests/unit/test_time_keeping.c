@@ -212,4 +212,30 @@ TEST(test_chance)
 	by_chance = false;
 }
 
+/* The thread comes onto the CPU again without a report: it was off the CPU until then, not until it is seen. */
+TEST(test_unreported)
+{
+	u64 off = 0, start = now + 2;
+
+	quiet = true;
+	thread_start();
+	switch_away(true);
+	switch_back();
+	scheduled();
+	now += SPENT_NS;
+	switch_away(false);
+	now += OFF_NS;
+	scheduled();
+	now += SPENT_NS;
+	call_starts();
+	now += SPENT_NS;
+	call_stops();
+	check_sum("unreported", start);
+	for (u32 i = ST_RUNNABLE; i < ST_MAX; i++)
+		off += thread_time(i);
+	assert_in_range(off, OFF_NS, OFF_NS + IRQ_NS / 2);
+	assert_in_range(thread_time(ST_CPU), 2 * SPENT_NS - IRQ_NS, 2 * SPENT_NS + IRQ_NS);
+	assert_in_range(thread_time(ST_SYSCALL), SPENT_NS, SPENT_NS + IRQ_NS);
+}
+
 RUN_TESTS(NULL, NULL)

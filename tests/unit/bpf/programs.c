@@ -15,6 +15,17 @@ void *bpf_task_storage_get(void *map, struct task_struct *of, void *value, u64 f
 	return of == &task ? &thread : NULL;
 }
 
+/* Those of the logs have an entry, others none. */
+void *bpf_map_lookup_elem(void *map, const void *key)
+{
+	static struct wait_log_heads heads;
+	static struct ran entry;
+
+	if (map == &wait_log_heads)
+		return &heads;
+	return map == &ran_log ? &entry : NULL;
+}
+
 struct task_struct *bpf_get_current_task_btf(void)
 {
 	return &task;
@@ -88,6 +99,11 @@ void switch_away(bool preempted)
 void switch_back(void)
 {
 	sched_switch(0, &other, &task, 1);
+}
+
+void scheduled(void)
+{
+	task.sched_info.last_arrival = now_ns() + RUN_QUEUE_CLOCK;
 }
 
 void woken(void)

@@ -28,6 +28,9 @@ void interrupt_stops(u32 number);
 /* It leaves the CPU: preempted, or asleep. */
 void switch_away(bool preempted);
 void switch_back(void);
+/* The scheduler notes that the thread comes onto the CPU, by a clock of its own. */
+void scheduled(void);
+#define RUN_QUEUE_CLOCK 12345678
 void woken(void);
 
 /* The end: all of the time is accounted. Returns up to when. */
