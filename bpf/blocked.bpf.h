@@ -157,19 +157,21 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);
 	struct inode *inode;
-	u32 mode, major, family;
+	u32 kind, major, family;
 
 	if (!file)
 		return ST_BLOCKED_OTHER;
-	inode = BPF_CORE_READ(file, f_inode);
-	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
-	switch (mode) {
-	case 0: /* anonymous inode: eventfd, timerfd, io_uring */
-	case S_IFIFO:
-		return ST_BLOCKED_IPC;
-	case S_IFSOCK:
+	kind = file_kind(file);
+	if (kind == FILE_SOCKET) {
 		family = BPF_CORE_READ(sock_of_file(file), __sk_common.skc_family);
 		return (family == AF_INET || family == AF_INET6 ? ST_BLOCKED_NET : ST_BLOCKED_IPC) | BLOCKED_NAMED;
+	}
+	if (kind != FILE_PLAIN)
+		return ST_BLOCKED_IPC;
+	inode = BPF_CORE_READ(file, f_inode);
+	switch (BPF_CORE_READ(inode, i_mode) & S_IFMT) {
+	case 0: /* anonymous inode: timerfd, io_uring */
+		return ST_BLOCKED_IPC;
 	case S_IFCHR:
 		major = MAJOR(BPF_CORE_READ(inode, i_rdev));
 		return major == MAJOR_NVIDIA || major == MAJOR_DRM ? ST_BLOCKED_GPU : ST_BLOCKED_IO | BLOCKED_NAMED;

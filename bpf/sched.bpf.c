@@ -72,7 +72,7 @@ static __noinline int switch_out(
 	state = thread_on_state(t);
 	since = t->since;
 	if (since && now > since)
-		thread_add_upto(t, state, now_before(now_of(t), since, now), since, now);
+		thread_add_upto(t, state, now_before(now_of(t), since, now), since, now, 1);
 	if (cfg.sums)
 		t->switches[preempt || !task_state]++;
 	if (!t->dying)
@@ -135,7 +135,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		; /* created, not initialised: its first state begins here */
 	} else if (!off) {
 		__sync_fetch_and_add(&stats.missed_switches, 1);
-		thread_add_upto(t, thread_on_state(t), now_before(now_of(t), from, now), from, now);
+		thread_add_upto(t, thread_on_state(t), now_before(now_of(t), from, now), from, now, 1);
 	} else {
 		if (off == ST_RUNNABLE || !wake)
 			wake = now;

@@ -109,8 +109,9 @@ static __always_inline u8 role_now(const struct thread *t)
 	return t->wait.probe ? t->wait.prev_role : t->role;
 }
 
-/* Accounts from..to, where `from` is `since`: `before` of it to the thread's role, the rest to the state. */
-static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to)
+/* Accounts from..to, where `from` is `since`: `before` of it to the thread's role, the rest to the state. alone: as of
+ * thread_add_alone(). */
+static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to, bool alone)
 {
 	u64 ns = to - from - before;
 
@@ -118,7 +119,10 @@ static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 bef
 		thread_add(t, t->role, before);
 	if (state == ST_BARRIER)
 		ns -= wait_account(t, from, to);
-	thread_add(t, state, ns);
+	if (alone)
+		thread_add_alone(t, state, ns);
+	else
+		thread_add(t, state, ns);
 }
 
 /* ---- off-CPU spans, and the end of a state ---- */
@@ -250,7 +254,7 @@ __weak __noinline int off_cpu_seen(struct thread *t)
 __weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, u64 from, u64 to)
 {
 	if (t)
-		thread_add_upto(t, state, before, from, to);
+		thread_add_upto(t, state, before, from, to, 0);
 	return 0;
 }
 
@@ -295,7 +299,7 @@ static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u6
 	if (rare)
 		thread_add_apart(t, on, before, from, now);
 	else
-		thread_add_upto(t, on, before, from, now);
+		thread_add_upto(t, on, before, from, now, 0);
 	return 1;
 }
 
