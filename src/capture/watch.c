@@ -4,9 +4,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -53,6 +55,9 @@ struct watches {
 	struct python_watched *map; /* PYTHON_WATCHED_MAX, shared with the programs */
 	struct watched watched[PYTHON_WATCHED_MAX];
 	uint64_t seen, lost; /* hits */
+	pthread_t loader;
+	bool loads;
+	int prog_fd; /* of python_watch; 0: it is not loaded yet; or a negative errno. Set by the loader */
 };
 
 static bool has_python(const struct probe_table *pt)
@@ -69,7 +74,7 @@ void watches_configure(struct inftrace_bpf *k, const struct probe_table *probes,
 	bool python = has_python(probes);
 
 	bpf_program__set_autoload(k->progs.python_entry, python);
-	bpf_program__set_autoload(k->progs.python_watch, python && can);
+	bpf_program__set_autoload(k->progs.python_watch, false);
 	k->rodata->cfg.watch = python && can;
 }
 
@@ -103,6 +108,57 @@ static struct python_watched *shared(const struct watches *w, const struct watch
 static void set_state(const struct watches *w, const struct watched *of, enum python_watch_state state)
 {
 	__atomic_store_n(&shared(w, of)->state, state, __ATOMIC_RELEASE);
+}
+
+/* ---- the program ---- */
+
+/*
+ * Loads python_watch, as the only program of a second copy of the object, with the maps of the first. To verify it takes the kernel
+ * some 70 ms, which no other recording shall have to wait for. Returns its descriptor, or negative errno.
+ */
+static int program_load(const struct inftrace_bpf *first)
+{
+	struct inftrace_bpf *k = inftrace_bpf__open();
+	struct bpf_map *map, *from = NULL;
+	struct bpf_program *prog;
+	int err = 0;
+
+	if (!k)
+		return -errno;
+	bpf_object__for_each_program(prog, k->obj)
+		bpf_program__set_autoload(prog, prog == k->progs.python_watch);
+	bpf_object__for_each_map(map, k->obj)
+	{
+		from = bpf_object__next_map(first->obj, from);
+		err = bpf_map__fd(from) >= 0 ? bpf_map__reuse_fd(map, bpf_map__fd(from)) : bpf_map__set_autocreate(map, false);
+		if (err)
+			goto out;
+	}
+	err = inftrace_bpf__load(k);
+	if (!err)
+		err = fcntl(bpf_program__fd(k->progs.python_watch), F_DUPFD_CLOEXEC, 1);
+	if (err == -1)
+		err = -errno;
+out:
+	inftrace_bpf__destroy(k);
+	return err;
+}
+
+static void *loader_thread(void *arg)
+{
+	struct watches *w = arg;
+
+	__atomic_store_n(&w->prog_fd, program_load(w->k), __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* In a thread of its own, since records have to be read meanwhile. */
+static void loader_start(struct watches *w)
+{
+	if (w->loads || w->prog_fd)
+		return;
+	w->prog_fd = -pthread_create(&w->loader, NULL, loader_thread, w);
+	w->loads = !w->prog_fd;
 }
 
 /* ---- watchpoints ---- */
@@ -153,7 +209,7 @@ static int watch_open(const struct watches *w, pid_t tid, const struct watch_pla
 
 	if (fd < 0)
 		return fd;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(w->k->progs.python_watch)) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, w->prog_fd) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
 		err = -errno;
 		close(fd);
 	}
@@ -299,7 +355,7 @@ static void watched_turn(struct watches *w, struct watched *of, uint64_t now_ns)
 	struct python_watched *s = shared(w, of);
 	struct python_calls calls;
 	const char *why;
-	int err;
+	int err, prog;
 
 	if (of->refused || !s->key || s->state == PYTHON_WATCH_LIVE)
 		return;
@@ -311,8 +367,10 @@ static void watched_turn(struct watches *w, struct watched *of, uint64_t now_ns)
 		watched_try(w, of);
 	} else if (!of->seen_ns) {
 		of->seen_ns = s->code[PYTHON_IS_STEP] ? now_ns : 0;
-	} else if (now_ns - of->seen_ns >= SEEN_NS && has_all(s, &calls)) {
-		err = watched_open(w, of);
+		if (of->seen_ns)
+			loader_start(w);
+	} else if (now_ns - of->seen_ns >= SEEN_NS && has_all(s, &calls) && (prog = __atomic_load_n(&w->prog_fd, __ATOMIC_ACQUIRE))) {
+		err = prog < 0 ? prog : watched_open(w, of);
 		if (err == -ENOSPC && ++of->tries < TRIES_MAX)
 			watched_close(w, of);
 		else if (err)
@@ -392,6 +450,10 @@ void watches_free(struct watches *w)
 		return;
 	for (size_t i = 0; i < PYTHON_WATCHED_MAX; i++)
 		watched_close(w, &w->watched[i]);
+	if (w->loads)
+		pthread_join(w->loader, NULL);
+	if (w->prog_fd > 0)
+		close(w->prog_fd);
 	if (w->lost)
 		log_warn("%" PRIu64 " of %" PRIu64 " watchpoints at Python functions were missed: steps, or their ends, may be missing", w->lost,
 			w->seen + w->lost);
