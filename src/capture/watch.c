@@ -27,6 +27,7 @@
 #include "util/clock.h"
 #include "util/list.h"
 #include "util/log.h"
+#include "util/thread.h"
 
 #include "inftrace.skel.h" /* uses types of the headers above */
 
@@ -148,6 +149,7 @@ static void *loader_thread(void *arg)
 {
 	struct watches *w = arg;
 
+	yield_not(); /* the loop that has started it may */
 	__atomic_store_n(&w->prog_fd, program_load(w->k), __ATOMIC_RELEASE);
 	return NULL;
 }

@@ -161,6 +161,11 @@ void yield_leave(void)
 	pthread_mutex_unlock(&yield.lock);
 }
 
+void yield_not(void)
+{
+	set_class(gettid(), false);
+}
+
 void yield_set(bool yields)
 {
 	pthread_mutex_lock(&yield.lock);

@@ -54,6 +54,9 @@ void yield_lock_init(pthread_mutex_t *lock);
 void yield_join(void);
 void yield_leave(void);
 
+/* For a thread that is none of them, but was started by one: it has the class of that one. */
+void yield_not(void);
+
 /* Changes the class of all these threads; may be called from any thread. */
 void yield_set(bool yields);
 bool yield_is_set(void);
