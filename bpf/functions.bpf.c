@@ -96,7 +96,7 @@ static __always_inline bool found_equal(struct pt_regs *ctx)
 #endif
 }
 
-#include "python_batch.bpf.h"
+#include "python_pair.bpf.h"
 
 /*
  * Whether a function was not called but reached by a jump from a probed one: at its entry, the return address is then the
@@ -693,6 +693,8 @@ int function_exit(struct pt_regs *ctx)
 		sp = t->python_sp;
 	}
 	call_leave(ctx, task, t, open, sp, id);
+	if (cookie & PROBE_COOKIE_PYTHON && open)
+		python_batch_over(t);
 out:
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
@@ -725,8 +727,7 @@ static __always_inline bool python_step_begins(
 	if (w && watch) {
 		/* by a probe: at this very call, since the ends of others are not missed */
 		seen = t->python_frame == call->frame && t->python_watched != call->frame;
-		t->python_watched = call->frame;
-		t->python_previous = python_word(call->frame + w->walk.frame_previous);
+		python_watch_begun(w, t, call->frame);
 		return live && !seen;
 	}
 	return !live || t->python_frame != call->frame || t->python_watched != call->frame;
@@ -739,15 +740,25 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	struct call_vals c = {};
 	struct probe *p;
 	struct who w;
+	bool pair;
 
 	p = bpf_map_lookup_elem(&probes, &id);
-	if (!p || !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
+	if (!p)
+		return;
+	pair = call->pair && (call->what == PYTHON_IS_STEP || call->what == PYTHON_HAS_RESULTS);
+	if (pair && !python_pair_counts(of, t, call))
+		return;
+	if (pair && python_pair_goes_on(t, call)) {
+		python_pair_called(t, p, call, PT_REGS_SP(ctx), open);
+		return;
+	}
+	if (!pair && !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
 		return;
 	if (t->python_frame) /* the end of the previous one was not seen */
 		frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
 	t->python_frame = call->frame;
 	t->python_state = call->state;
-	t->python_sp = PT_REGS_SP(ctx);
+	t->python_sp = t->python_end_sp = PT_REGS_SP(ctx);
 	t->python_probe = id;
 	t->python_key = call->key;
 	if (!p->hit)
@@ -760,6 +771,8 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 		python_batch_none(c.vals);
 	if (!open) {
 		step_enter_closed(ctx, t, task, p, id, &c, NULL);
+		if (pair)
+			python_pair_called(t, p, call, t->python_sp, 0);
 		return;
 	}
 	if (cfg.pmu && pmu_wants(t, p))
@@ -775,6 +788,8 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	frame_push(ctx, t, task, p, id, c.now, &c, NULL);
 	thread_changed(t);
 	change_end(t);
+	if (pair)
+		python_pair_called(t, p, call, t->python_sp, 1);
 }
 
 /* The interpreter begins to run a function. */
@@ -831,17 +846,19 @@ int python_watch(struct bpf_perf_event_data *event)
 	t->timed_ns = hit_begin(t, HIT_WATCH);
 	state = python_thread(t, &w->walk);
 	frame = state ? python_innermost(&w->walk, state) : 0;
-	if (addr == w->code[PYTHON_IS_STEP]) {
+	if (addr == w->code[w->ends & (PYTHON_WHATS - 1)]) {
 		if (python_watch_left(w, t, frame)) {
 			u32 depth = frame_find(t, t->python_sp, t->python_probe);
 
 			if (depth)
 				frame_at(t, depth - 1)->flags |= STEP_F_WATCHED;
 			call_leave(ctx, task, t, open, t->python_sp, t->python_probe);
+			if (open)
+				python_batch_over(t);
 		}
 		goto out;
 	}
-	for (u32 what = 0; what <= PYTHON_HAS_ARRIVAL; what++) {
+	for (u32 what = 0; what < PYTHON_WHATS; what++) {
 		if (addr == w->first[what] && python_watch_call(w, what, frame, state, &call)) {
 			python_called(ctx, task, t, w, &call, open);
 			break;

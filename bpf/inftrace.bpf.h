@@ -309,7 +309,9 @@ struct thread {
 	u32 python_misses;
 	/* the Python function in flight that is a step: python_step.bpf.h */
 	u32 python_probe;
-	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
+	u64 python_frame, python_state, python_sp; /* python_frame 0: none; PYTHON_NO_FRAME: one whose return does not end it */
+	u64 python_end_sp; /* python_sp of that whose return does */
+	u64 python_seen; /* the frame of the call that a probe has seen, of steps that are two functions */
 	u64 python_key; /* in python_calls */
 	u64 python_watched, python_previous; /* the same frame, if a watchpoint has seen it begin; the one that called it */
 	u64 work_seen_ns; /* see engine_called() */

@@ -10,6 +10,7 @@
 
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
+	u64 first, rows, ids; /* of a batch of Python objects: its first request, and how many tokens and requests it has */
 	struct row_part part[STEP_PARTS_MAX];
 };
 
@@ -19,6 +20,7 @@ enum parts_of {
 	PARTS_FRESH,
 	PARTS_STEP,
 	PARTS_NEXT,
+	PARTS_QUEUED, /* those of a batch without results; of the one after it: PARTS_FRESH */
 	PARTS_SETS = 4, /* a power of two */
 };
 
@@ -31,6 +33,7 @@ struct python_place {
 	u64 keys;      /* the names of the object's attributes ... */
 	u64 at, name;  /* ... the address of the one that fits, in them, and what is there: the name */
 	u64 index;
+	u64 without; /* the type of an object that has no such attribute */
 };
 
 struct python_id {
@@ -54,6 +57,8 @@ struct python_objects {
 	u64 gave;	    /* which tokens the step gave is known */
 	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, and when it arrived */
 	u64 words[2], hash, sequence, arrived;
+	u64 lengths, positions; /* items of these lists, next to those of requests; 0: none */
+	u64 list;	    /* of the requests of the step in flight */
 	struct python_text text;
 	struct python_place places[PYTHON_MEMBERS];
 	u8 ahead[512 + 8]; /* offsets are masked to a power of two */
@@ -91,6 +96,7 @@ struct rows {
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 16 | part, or STEP_PARTS_MAX */
+	u64 queued; /* batches without results: up to 2 */
 	u8 set[PARTS_SETS]; /* set[i] ^ i is the index in `parts` of enum parts_of i: so all zero is a permutation, too */
 	struct row_parts parts[PARTS_SETS];
 	struct rec_step_parts out; /* a step as it is sent */

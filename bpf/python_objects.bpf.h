@@ -16,7 +16,8 @@
 #define PYTHON_TYPE_DICT 288
 #define PYTHON_TYPE_FLAGS 168
 #define PYTHON_TYPE_HAS_VALUES 4 /* of the flags: PYTHON_VALUES_WITHIN */
-#define PYTHON_TYPE_IS_LIST (1 << 25) /* likewise: it is list, or derived from it */
+#define PYTHON_TYPE_IS_HEAP (1 << 9) /* likewise: it is a class in Python */
+#define PYTHON_TYPE_IS_LIST (1 << 25) /* it is list, or derived from it */
 #define PYTHON_TYPE_IS_STR (1 << 28) /* str */
 #define PYTHON_DICT_KEYS 32
 #define PYTHON_LIST_SIZE 16 /* the items come next */
@@ -26,7 +27,7 @@
 #define PYTHON_STR_HASH 24
 #define PYTHON_INT 16
 
-#define PYTHON_FIELDS_MAX 128 /* attributes of an object */
+#define PYTHON_FIELDS_MAX 256 /* attributes of an object */
 #define PYTHON_TRIES 32 /* slots of a dict in which a key may be: two thirds of them may be those of others that are gone */
 
 #define PYTHON_NO_INT (-1ll)
@@ -173,11 +174,13 @@ static long python_member_match(u32 nr, struct python_look *l)
 	return 1;
 }
 
-/* Looks for an attribute in the names at `keys`, or first where it was the last time that these were looked at. */
+/* Looks for an attribute in the names at `keys`, or first where it was the last time that these, or others, were looked at: objects
+ * with many attributes have each their own names, mostly in the same order. */
 static __always_inline void python_member_find(const struct python_calls *c, struct python_objects *o, u64 keys, u32 member)
 {
 	struct python_look l = { c, o };
 	struct python_place *p;
+	u64 at;
 
 	barrier_var(member);
 	if (member >= PYTHON_MEMBERS)
@@ -189,8 +192,16 @@ static __always_inline void python_member_find(const struct python_calls *c, str
 	}
 	p->keys = 0;
 	o->member = member;
-	if (python_keys_begin(c, o, keys))
-		bpf_loop(PYTHON_FIELDS_MAX, python_member_match, &l, 0);
+	if (!python_keys_begin(c, o, keys))
+		return;
+	if (p->name && p->index < o->n) {
+		at = o->entries + p->index * o->bytes + o->key;
+		if (python_word(at) == p->name) {
+			o->found = python_word(o->values ? o->values + 8 * p->index : at + 8);
+			return;
+		}
+	}
+	bpf_loop(PYTHON_FIELDS_MAX, python_member_match, &l, 0);
 	if (o->found)
 		p->keys = keys;
 }
@@ -204,6 +215,8 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 		return 0;
 	o->found = o->values = 0;
 	type = python_word(object + PYTHON_TYPE);
+	if (member >= PYTHON_MORE && o->places[member].without == type)
+		return 0;
 	if (c->attributes == PYTHON_IN_DICT) {
 		dict = python_word(object + (u16)python_word(type + PYTHON_TYPE_DICT));
 	} else if (c->attributes == PYTHON_VALUES_BEFORE) {
@@ -224,6 +237,8 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 		keys = python_word(type + c->type_keys);
 	if (keys)
 		python_member_find(c, o, keys, member);
+	if (member >= PYTHON_MORE && member < PYTHON_MEMBERS && !o->found)
+		o->places[member].without = type;
 	return o->found;
 }
 
@@ -247,6 +262,14 @@ static __always_inline bool python_list_begin(struct python_objects *o, u64 list
 	if (len > 8 * PYTHON_ITEMS || bpf_probe_read_user(o->item, len, (const void *)o->words[1]))
 		o->items = 0;
 	return o->items;
+}
+
+/* Where the items of a list are that has at least n; 0: it has not. */
+static __always_inline u64 python_items_at(struct python_objects *o, u64 list, u64 n)
+{
+	if (!list || bpf_probe_read_user(o->words, sizeof(o->words), (const void *)(list + PYTHON_LIST_SIZE)) || o->words[0] < n)
+		return 0;
+	return o->words[1];
 }
 
 static __always_inline u64 python_item(struct python_objects *o, u64 i)

@@ -140,7 +140,7 @@ static __always_inline bool python_probe_call(struct pt_regs *ctx, u32 at, u32 i
 	named = python_is_named(c, code, name, length);
 	if (!named || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
 		return 0;
-	*call = (struct python_call){ frame, state, code, key, id, named - 1, PYTHON_BY_PROBE };
+	*call = (struct python_call){ frame, state, code, key, id, named - 1, PYTHON_BY_PROBE, c->batch.results };
 	return 1;
 }
 
@@ -158,7 +158,7 @@ static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, 
 	if (!c)
 		return 0;
 	if (c->how == PYTHON_BY_CALL) {
-		if (t->python_sp != sp)
+		if (t->python_end_sp != sp)
 			return 0;
 	} else {
 		frame = c->how == PYTHON_BY_STATE ? python_current(c, t->python_state) : reg_at(ctx, cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_REG_MAX);

@@ -22,15 +22,20 @@ struct python_call {
 	u32 id;			/* of the step's probe */
 	u32 what;		/* enum python_what */
 	u32 by;			/* enum python_by */
+	bool pair;		/* the step is two functions */
 };
+
+#define PYTHON_NO_FRAME 1ull /* no address of a frame */
 
 /* Notes that a function was seen. */
 static __always_inline void python_note_call(struct python_watched *w, const struct python_call *call)
 {
-	u32 what = call->what & (PYTHON_WHATS - 1);
+	u32 what = call->what;
 
 	if (!w)
 		return;
+	barrier_var(what);
+	what &= PYTHON_WHATS - 1;
 	if (!w->key) {
 		w->id = call->id;
 		w->key = 1 + call->key;
@@ -66,11 +71,18 @@ static __always_inline bool python_watch_call(struct python_watched *w, u32 what
 	if (!frame || (python_word(frame + w->walk.frame_code) & ~PYTHON_TAGS) != code ||
 		python_word(frame + w->walk.frame_instr) != w->first[what] - PYTHON_INSTR)
 		return 0;
-	*call = (struct python_call){ frame, state, code, w->key - 1, w->id, what, PYTHON_BY_WATCH };
+	*call = (struct python_call){ frame, state, code, w->key - 1, w->id, what, PYTHON_BY_WATCH, w->ends == PYTHON_HAS_RESULTS };
 	return 1;
 }
 
-/* A reference to the step's code was taken or dropped. Returns whether the step in flight is over. */
+/* A watchpoint has seen the call whose return ends a step. */
+static __always_inline void python_watch_begun(const struct python_watched *w, struct thread *t, u64 frame)
+{
+	t->python_watched = frame;
+	t->python_previous = python_word(frame + w->walk.frame_previous);
+}
+
+/* A reference to the code whose return ends a step was taken or dropped. Returns whether the step in flight is over. */
 static __always_inline bool python_watch_left(struct python_watched *w, struct thread *t, u64 innermost)
 {
 	u64 frame = t->python_watched;

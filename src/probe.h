@@ -386,6 +386,7 @@ enum python_what {
 	PYTHON_IS_STEP,
 	PYTHON_HAS_BATCH, /* of the step that it is called in */
 	PYTHON_HAS_ARRIVAL,
+	PYTHON_HAS_RESULTS, /* of a batch; its return ends the step, which the function with the batch has begun */
 };
 #define PYTHON_WHATS 4 /* a power of two */
 
@@ -408,6 +409,15 @@ enum python_member {
 	PYTHON_OUTPUT_INDEX, /* ... and a dict that tells for each request's id which */
 	PYTHON_ARRIVED,	     /* of a request that arrives: its id */
 	PYTHON_ALIVE,	     /* of self: a dict with the ids of requests that are not over; others get no token */
+	/* if the batch is a list of requests instead of a dict: */
+	PYTHON_REQUESTS,  /* of the batch: the list. Their ids are PYTHON_NEW_ID */
+	PYTHON_LENGTHS,	  /* of the batch: a list with the number of tokens of each ... */
+	PYTHON_POSITIONS, /* ... and one of what each has computed before */
+	PYTHON_MODE,	  /* of the batch: a number, which tells whether each request has one token instead */
+	PYTHON_OVER,	  /* of a request: an instance of a class in Python once it is over, else None */
+	PYTHON_MORE,	  /* of a request: a number above 0 if further tokens of its prompt follow; so it gets none ... */
+	PYTHON_MORE_TOO,  /* ... in other releases */
+	PYTHON_DROPPED,	  /* of a request: True if it was preempted meanwhile */
 	PYTHON_MEMBERS,
 };
 
@@ -426,8 +436,10 @@ enum python_attributes {
 /* Where a function has the batch of a step, and another one a request that arrives. */
 struct python_batch {
 	u8 batch, outputs, arrival; /* the local variables with them, from 1 on: 0 is self */
+	u8 results; /* likewise, of the batch in the function with its results; 0: there is none, and the step is one function */
+	u8 decodes; /* with a list of requests: the mode in which each has one token */
 	u8 len[PYTHON_MEMBERS]; /* 0: the preset does not name it */
-	u8 pad[3];
+	u8 pad;
 	struct python_text name[PYTHON_MEMBERS];
 };
 
@@ -480,7 +492,7 @@ struct python_watched {
 	/* 1 + the key of their struct python_calls; the id of the step's probe */
 	u32 key, id;
 	u32 others; /* more functions were seen than one of a kind */
-	u32 pad;
+	u32 ends;   /* enum python_what of the function whose return ends a step; user space sets it */
 	/* by enum python_what: code objects (0: none was seen); and the first instruction of each by which its frame is the innermost
 	 * one, once it is watched. User space sets it, as ... */
 	u64 code[PYTHON_WHATS], first[PYTHON_WHATS];

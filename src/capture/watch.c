@@ -280,7 +280,8 @@ static int watched_open(struct watches *w, struct watched *of)
 	t->w = w;
 	t->of = of;
 	s->walk = p.walk;
-	t->places[t->n_places++] = (struct watch_place){ s->code[PYTHON_IS_STEP], HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8 };
+	s->ends = s->code[PYTHON_HAS_RESULTS] ? PYTHON_HAS_RESULTS : PYTHON_IS_STEP;
+	t->places[t->n_places++] = (struct watch_place){ s->code[s->ends], HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8 };
 	for (int i = 0; i < PYTHON_WHATS; i++) {
 		s->first[i] = s->code[i] ? s->code[i] + p.objects.code_start + p.first : 0;
 		if (s->code[i]) /* one byte: some builds read the two of an instruction one after the other */

@@ -613,9 +613,18 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_OUTPUT_INDEX] = "index",
 		[PYTHON_ARRIVED] = "arrival_id",
 		[PYTHON_ALIVE] = "alive",
+		[PYTHON_REQUESTS] = "requests",
+		[PYTHON_LENGTHS] = "lengths",
+		[PYTHON_POSITIONS] = "positions",
+		[PYTHON_MODE] = "mode",
+		[PYTHON_OVER] = "over",
+		[PYTHON_MORE] = "more",
+		[PYTHON_MORE_TOO] = "more_too",
+		[PYTHON_DROPPED] = "dropped",
 	};
-	static const char *known[PYTHON_MEMBERS + 6] = { "function", "object", "outputs_object", "arrival", "arrival_object" };
-	const struct json_node *batch = node_get(obj, "batch");
+	static const char *known[PYTHON_MEMBERS + 9] = { "function", "object", "outputs_object", "arrival", "arrival_object", "results",
+		"results_object", "decodes" };
+	const struct json_node *batch = node_get(obj, "batch"), *decodes;
 	struct python_batch_functions f;
 	const char *text[PYTHON_MEMBERS], *why;
 	struct python_batch b = {};
@@ -624,15 +633,26 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		return 0;
 	if (!node_is(batch, JSON_OBJECT))
 		return preset_error(r, "batch", "must be an object");
-	memcpy(known + 5, members, sizeof(members));
-	if (check_keys(r, batch, known) || preset_get_string(r, batch, "function", true, &f.batch) ||
+	memcpy(known + 8, members, sizeof(members));
+	decodes = node_get(batch, "decodes");
+	if (check_keys(r, batch, known) || preset_get_string(r, batch, "results", false, &f.results) ||
+		preset_get_string(r, batch, "function", !f.results, &f.batch) ||
 		preset_get_string(r, batch, "arrival", false, &f.arrival) || read_local(r, batch, "object", true, &b.batch) ||
 		read_local(r, batch, "outputs_object", false, &b.outputs) ||
+		read_local(r, batch, "results_object", f.results, &b.results) ||
 		read_local(r, batch, "arrival_object", f.arrival, &b.arrival))
 		return -EINVAL;
+	if (decodes && (!node_is(decodes, JSON_INT) || node_s64(decodes) < 0 || node_s64(decodes) > UINT8_MAX))
+		return preset_error(r, "decodes", "must be a number from 0 to %d", UINT8_MAX);
+	b.decodes = decodes ? (uint8_t)node_s64(decodes) : 0;
 	for (int i = 0; i < PYTHON_MEMBERS; i++) {
-		if (preset_get_string(r, batch, members[i], i == PYTHON_TOKENS || i == PYTHON_TOTAL, &text[i]))
+		bool needed = i == PYTHON_TOTAL || (f.results ? i == PYTHON_REQUESTS || i == PYTHON_NEW_ID || i == PYTHON_LENGTHS ||
+				i == PYTHON_MODE || i == PYTHON_OVER || i == PYTHON_MORE : i == PYTHON_TOKENS);
+
+		if (preset_get_string(r, batch, members[i], needed, &text[i]))
 			return -EINVAL;
+		if (text[i] && i != PYTHON_TOTAL && i != PYTHON_NEW_ID && i != PYTHON_ARRIVED && (i >= PYTHON_REQUESTS) != !!f.results)
+			return preset_error(r, members[i], "%s", f.results ? "does not go with results" : "goes with results only");
 	}
 	if (probe_table_python_batch(r->pt, &f, &b, text, &why))
 		return preset_error(r, "batch", "%s", why);

@@ -191,7 +191,7 @@ int probe_table_python_batch(struct probe_table *pt, const struct python_batch_f
 	size_t step = pt->n - 1;
 	struct python_calls calls;
 	struct probe_spec *s;
-	int err = python_names_parse(f->batch, &calls, ret_why);
+	int err = python_names_parse(f->results ?: f->batch, &calls, ret_why);
 
 	if (!err && f->arrival)
 		err = python_names_parse(f->arrival, &calls, ret_why);
@@ -201,7 +201,8 @@ int probe_table_python_batch(struct probe_table *pt, const struct python_batch_f
 		err = add_rows(&pt->specs[step], ret_why);
 	if (err)
 		return err;
-	pt->specs[step].batch_function = xstrdup(f->batch);
+	pt->specs[step].batch_function = f->results ? NULL : xstrdup(f->batch);
+	pt->specs[step].results_function = f->results ? xstrdup(f->results) : NULL;
 	pt->specs[step].arrival_function = f->arrival ? xstrdup(f->arrival) : NULL;
 	pt->specs[step].batch = xmalloc(sizeof(batch));
 	*pt->specs[step].batch = batch;
@@ -272,6 +273,7 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 	python_names_parse(pt->specs[spec].symbol, ret_calls, &why);
 	if (pt->specs[spec].batch) {
 		python_calls_add_as(ret_calls, pt->specs[spec].batch_function, PYTHON_HAS_BATCH);
+		python_calls_add_as(ret_calls, pt->specs[spec].results_function, PYTHON_HAS_RESULTS);
 		python_calls_add_as(ret_calls, pt->specs[spec].arrival_function, PYTHON_HAS_ARRIVAL);
 		ret_calls->batch = *pt->specs[spec].batch;
 	}

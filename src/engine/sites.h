@@ -31,7 +31,8 @@ struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engi
 
 /* The functions of struct python_batch, as of --py-step. */
 struct python_batch_functions {
-	const char *batch;
+	const char *batch;   /* NULL: the step itself has it, and ... */
+	const char *results; /* ... this its results; else NULL */
 	const char *arrival; /* NULL: there is none */
 };
 

@@ -674,6 +674,7 @@ static void spec_clear(struct probe_spec *s)
 	free(s->declared);
 	free(s->unless);
 	free(s->batch_function);
+	free(s->results_function);
 	free(s->arrival_function);
 	free(s->batch);
 }

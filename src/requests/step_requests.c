@@ -96,7 +96,9 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 		take_token(q, slot, c);
 		return;
 	case SEQUENCE_FIRST:
-		if (c->said_ns < r->start)
+		if (!r->start)
+			slot->arrived = c->said_ns;
+		else if (c->said_ns < r->start)
 			r->arrived = c->said_ns;
 		return;
 	case SEQUENCE_SHIFT:
@@ -140,6 +142,10 @@ static void change_apply(struct step_requests *q, const struct sequence_change *
 		source = step_slots_find(&q->slots, context, c->source);
 		if (c->to < INT64_MAX || (source && source->r.position > 0))
 			step_slots_get(q, context, c->sequence)->kept = c->to < INT64_MAX ? c->to : source->r.position;
+		return;
+	}
+	if (c->what == SEQUENCE_FIRST) { /* perhaps before a step has shown it: its batch waits for the results of the one before */
+		change_slot(q, step_slots_get(q, context, c->sequence), c);
 		return;
 	}
 	DL_FOREACH(context->slots, slot)

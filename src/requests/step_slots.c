@@ -340,6 +340,9 @@ void request_begin(struct step_requests *q, struct step_request *r, const struct
 	if (r->start)
 		return;
 	r->start = s->start;
+	if (slot_of(r)->arrived < r->start)
+		r->arrived = slot_of(r)->arrived;
+	slot_of(r)->arrived = 0;
 	add_lead_in(slot_of(r), s);
 	slot_of(r)->begun.at_ns = 0;
 	r->serial = ++q->serial;

@@ -37,6 +37,7 @@ struct step_slot {
 	struct sequence_change token; /* sampling of the last token, after the last step; at_ns 0: unknown */
 	struct sequence_change begun; /* the engine's start on the placed request; at_ns 0: unknown */
 	uint64_t begun_steps;         /* steps of the context until then */
+	uint64_t arrived;             /* when its next request did, as the engine says; 0: unknown */
 	UT_hash_handle hh;
 	struct step_slot *prev, *next;     /* of its context; or in the free list */
 	struct step_slot *earlier, *later; /* by use */
