@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+Compares a profile with what sglang_like/replay.py has done: each step's rows, and each request.
+
+  check_sglang.py LOG TRACE PROFILE OUT [NEAR]   OUT: what replay.py printed; times may be off by NEAR ns
+Exits with 0, or prints every difference and exits with 1.
+"""
+import collections
+import json
+import sys
+
+from check import Differences, events_of, start
+from check_vllm import NEAR_NS, check_request, check_rows
+from reading import read_lines
+
+
+def main(path, trace, profile, out, near=NEAR_NS):
+    diff = Differences()
+    known = {e["id"]: e for e in map(json.loads, open(path)) if e["ev"] == "request"}
+    calls = [json.loads(line) for line in open(out) if line[0] == "{"]
+    arrived = {w[1]: int(w[2]) for w in map(str.split, open(out)) if w[:1] == ["arrived"]}
+    steps = sorted((e for e in events_of(trace) if e.get("cat") == "step"), key=start)
+    requests = read_lines(profile, "request_prof")
+    ids = {r["shape"]["sequence"]: r["shape"].get("request_id") for r in requests}
+    diff.equal("steps", len(steps), len(calls))
+    diff.equal("lines", len(read_lines(profile, "token_prof")), len(calls))
+    tokens = collections.defaultdict(lambda: {"prompt": 0, "steps": 0, "total": 0, "output": 0})
+    for i, (step, call) in enumerate(zip(steps, calls)):
+        for request, rows in call["tokens"].items():
+            t = tokens[request]
+            t.setdefault("begin", call["begin"])
+            t["arrived"] = arrived[request]
+            t["steps"] += 1
+            t["total"] = call["end"] - t["begin"]
+            if "ttft" not in t:
+                t["prompt"] += rows
+            if request in call["given"]:
+                t.setdefault("ttft", call["end"] - t["begin"])
+        check_rows(diff, f"step {i}", step["args"], {"total": sum(call["tokens"].values()), "tokens": call["tokens"]}, ids, len(call["given"]))
+    diff.equal("requests", sorted(ids.values(), key=str), sorted(tokens))
+    off = [check_request(diff, r, tokens, known[r["shape"]["request_id"]]) for r in requests
+           if r["shape"].get("request_id") in tokens]
+    # a thread may be held up between its reading of the clock and the step's end
+    for i, what in enumerate(("ttft", "queued", "total")):
+        diff.equal(f"{what}: nearly all within {near} ns", sum(o[i] <= int(near) for o in off) >= 0.9 * len(tokens), True)
+    print(f"# {len(steps)} steps, {len(requests)} requests, ttft, queued and total off by "
+          f"{[sorted(o[i] for o in off)[len(off) // 2] for i in range(3)] if off else None} ns")
+    return min(diff.n, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Requests and batches with the names of SGLang's."""
+from enum import IntEnum, auto
+
+
+class ForwardMode(IntEnum):
+    EXTEND = auto()
+    DECODE = auto()
+    MIXED = auto()
+    IDLE = auto()
+
+
+class FINISH_LENGTH:
+    def __init__(self, length):
+        self.length = length
+
+
+class Req:
+    def __init__(self, rid, more):
+        self.rid = rid
+        self.output_ids = []
+        self.finished_reason = None
+        self.is_retracted = False
+        self.more = more
+        setattr(self, more, 0)
+        for i in range(130):  # more attributes than an object keeps without a dict
+            setattr(self, f"other_{i}", i)
+
+    def finished(self):
+        return self.finished_reason is not None
+
+    def middle_chunks(self, n=0):
+        setattr(self, self.more, getattr(self, self.more) + n)
+        return getattr(self, self.more)
+
+
+class ScheduleBatch:
+    def __init__(self, reqs, forward_mode):
+        for i in range(60):
+            setattr(self, f"other_{i}", i)
+        self.reqs = reqs
+        self.forward_mode = forward_mode
+        self.prefix_lens = None
+        self.extend_lens = None
+        self.extend_num_tokens = None
+
+    def copy(self):
+        """What the results need."""
+        return ScheduleBatch(self.reqs, self.forward_mode)

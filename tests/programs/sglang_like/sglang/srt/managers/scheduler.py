@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A scheduler with the names of SGLang's, which decides what a log of the real one says."""
+import collections
+import time
+
+from sglang.srt.managers.schedule_batch import FINISH_LENGTH, ForwardMode, Req, ScheduleBatch
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Scheduler:
+    def __init__(self, log, outputs, more, pause):
+        self.log = collections.deque(log)
+        self.outputs = outputs  # how many tokens each request takes
+        self.more = more
+        self.pause = pause
+        self.reqs = {}
+        self.taken = collections.Counter()  # tokens of each request, with those of which the results are not there
+        self.over = []  # requests that the last batch ends
+        self.told = []  # of each step: its begin, rows, who got a token, and its end
+        self.begin = None
+        for i in range(64):
+            setattr(self, f"setting_{i}", i)
+
+    def handle_generate_request(self, recv_req):
+        self.reqs[recv_req.rid] = Req(recv_req.rid, self.more)
+
+    def get_next_batch_to_run(self, unknown=False):
+        """unknown: the results of the last batch are, so that it does not know which requests are over."""
+        if not self.log:
+            return None
+        step = self.log.popleft()
+        reqs = [self.reqs[i] for i in step["tokens"]]
+        mode = ForwardMode[step["mode"]]
+        if mode == ForwardMode.DECODE and unknown:
+            reqs += [r for r in self.over if r not in reqs]
+        self.taken.update(step["samples"])
+        self.over = [self.reqs[i] for i in step["samples"] if self.taken[i] == self.outputs[i]]
+        batch = ScheduleBatch(reqs, mode)
+        if mode != ForwardMode.DECODE:
+            batch.extend_lens = list(step["tokens"].values())
+            batch.prefix_lens = [step["computed"][r.rid] for r in reqs]
+            batch.extend_num_tokens = step["total"]
+            for r in reqs:
+                if r.rid not in step["samples"]:
+                    r.middle_chunks(1)
+        else:
+            batch.extend_num_tokens = 12345  # of an earlier batch
+        batch.tokens = {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}
+        return batch
+
+    def run_batch(self, batch):
+        sum(range(200 * len(batch.reqs)))
+        return [7 for _ in batch.reqs]
+
+    def process_batch_result(self, batch, result):
+        given = []
+        for req, token in zip(batch.reqs, result):
+            if req.finished():
+                continue
+            if req.middle_chunks() > 0:
+                req.middle_chunks(-1)
+                continue
+            req.output_ids.append(token)
+            given.append(req.rid)
+            if len(req.output_ids) == self.outputs[req.rid]:
+                req.finished_reason = FINISH_LENGTH(len(req.output_ids))
+        return given
+
+    def launch(self, batch):
+        self.begin = self.begin or now()
+        return self.run_batch(batch)
+
+    def finish(self, batch, tokens, result):
+        begin = self.begin or now()
+        given = self.process_batch_result(batch, result)
+        self.told.append({"begin": begin, "end": now(), "tokens": tokens, "given": given})
+        self.begin = None
+
+    def event_loop_normal(self, receive):
+        while self.log:
+            receive(self.log[0]["begin"])
+            batch = self.get_next_batch_to_run()
+            self.finish(batch, batch.tokens, self.launch(batch))
+            time.sleep(self.pause)
+
+    def event_loop_overlap(self, receive):
+        """Runs a batch before the results of the one before it are there."""
+        queue = collections.deque()
+        while self.log or queue:
+            last = bool(queue)
+            if self.log:
+                receive(self.log[0]["begin"])
+            batch = self.get_next_batch_to_run(last)
+            if batch:
+                queue.append((batch.copy(), batch.tokens, self.launch(batch)))
+            if last:
+                self.finish(*queue.popleft())
+            time.sleep(self.pause)
