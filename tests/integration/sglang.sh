@@ -15,6 +15,7 @@ setup() {
 	gcc -shared -o "$TMP/at/common_ops.abi3.so" -x c - <<<'int nothing;'
 	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
 	AT=$TMP/at
+	NEAR=
 }
 
 # replay NAME [overlap] [new] [paced]: with RUN, to which the files are at AT; and compares all rows and requests
@@ -23,7 +24,7 @@ replay() {
 	check "$name: is recorded" engine_recorded "$name" -v --strict --engine "$TOP/engines/sglang.json" -o "$TMP/$name.json" \
 		--profile "$TMP/$name.jsonl" -- "${RUN[@]}" "$AT/replay.py" "$AT/sglang-schedule.jsonl" "${@:2}"
 	check "$name: the rows of each step, and each request" "$TOP/tests/programs/check_sglang.py" "$TMP/at/sglang-schedule.jsonl" \
-		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out"
+		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out" $NEAR
 }
 
 test_normal() {
@@ -67,6 +68,24 @@ test_next_release() {
 		RUN=("$TOP/tests/engines/in_root" "$root" "$TMP/at" "/usr/bin/python$version")
 		replay "next-$version" overlap
 	done
+}
+
+# Batches that no scheduler makes, and that change while they are read.
+test_junk() {
+	check "junk: is recorded" engine_recorded junk --strict --engine "$TOP/engines/sglang.json" -o "$TMP/junk.json" \
+		--profile "$TMP/junk.jsonl" -- "${RUN[@]}" "$AT/junk.py"
+	same "junk: the program did not notice" "$(tail -n 1 "$TMP/junk.out")" "done"
+	check "junk: rows are whole, or none" "$TOP/tests/programs/check_sglang.py" junk "$TMP/junk.json" "$TMP/junk.out"
+	check "junk: valid" "$INFTRACE" validate "$TMP/junk.json" "$TMP/junk.jsonl"
+}
+
+# While it runs, watchpoints take over from the probes: the same.
+test_watched() {
+	local NEAR=200000 # a watchpoint costs up to 20 us in a virtual machine
+	watchpoints_here watched || return
+	replay watched overlap paced
+	check "watched: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/watched.err"
+	check "watched: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/watched.err")"
 }
 
 run_tests "$@"

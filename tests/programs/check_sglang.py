@@ -4,6 +4,7 @@
 Compares a profile with what sglang_like/replay.py has done: each step's rows, and each request.
 
   check_sglang.py LOG TRACE PROFILE OUT [NEAR]   OUT: what replay.py printed; times may be off by NEAR ns
+  check_sglang.py junk TRACE OUT                 OUT: what junk.py printed
 Exits with 0, or prints every difference and exits with 1.
 """
 import collections
@@ -11,7 +12,7 @@ import json
 import sys
 
 from check import Differences, events_of, start
-from check_vllm import NEAR_NS, check_request, check_rows
+from check_vllm import NEAR_NS, check_junk, check_request, check_rows
 from reading import read_lines
 
 
@@ -49,5 +50,15 @@ def main(path, trace, profile, out, near=NEAR_NS):
     return min(diff.n, 1)
 
 
+def junk(trace, out):
+    diff = Differences()
+    steps, n = check_junk(diff, trace, out)
+    diff.equal("outputs", [step["args"].get("n_outputs") for step in steps[:n] if step["args"].get("n_sequences")], [1, 1, 1, 1, 256, 0, 1])
+    for i, step in enumerate(steps[n:]):  # what another thread changed meanwhile: whole, or none
+        args = step["args"]
+        diff.equal(f"changed {i}: adds up or has none", "rows_read" in args or args.get("n_sequences", 0) <= args.get("n_tokens", 0) <= 3, True)
+    return min(diff.n, 1)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(junk(*sys.argv[2:]) if sys.argv[1] == "junk" else main(*sys.argv[1:]))

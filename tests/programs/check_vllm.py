@@ -99,8 +99,9 @@ def main(path, trace, profile, out, near=NEAR_NS):
     return min(diff.n, 1)
 
 
-def junk(trace, out):
-    diff, events = Differences(), events_of(trace)
+def check_junk(diff, trace, out):
+    """Compares the first steps with the rows that the program says. Returns all steps, and how many these were."""
+    events = events_of(trace)
     ids = {e["args"]["sequence"]: e["args"]["id"] for e in events if e["name"] == "request" and "id" in e["args"]}
     want = [json.loads(line) for line in open(out) if line[0] in "{n"]
     steps = sorted((e for e in events if e.get("cat") == "step"), key=start)
@@ -111,9 +112,15 @@ def junk(trace, out):
         if rows is not None:
             diff.equal(f"case {i}: requests and tokens", (args["n_sequences"], args["n_tokens"]), (len(rows), sum(rows.values())))
             diff.equal(f"case {i}: rows", rows_of(args, ids) or rows, rows)
-    known = [step["args"].get("n_outputs") for step in steps[:len(want)] if step["args"].get("n_sequences")]
+    return steps, len(want)
+
+
+def junk(trace, out):
+    diff = Differences()
+    steps, n = check_junk(diff, trace, out)
+    known = [step["args"].get("n_outputs") for step in steps[:n] if step["args"].get("n_sequences")]
     diff.equal("outputs", known, [1, None, None, None, None, 256, None, None, None, 2])
-    for i, step in enumerate(steps[len(want):]):  # what another thread changed meanwhile: whole, or none
+    for i, step in enumerate(steps[n:]):  # what another thread changed meanwhile: whole, or none
         args = step["args"]
         diff.equal(f"changed {i}: adds up or has none", "rows_read" in args or args.get("n_tokens", -1) == i, True)
     return min(diff.n, 1)
