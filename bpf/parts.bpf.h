@@ -10,7 +10,8 @@
 
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
-	u64 first, rows, ids; /* of a batch of Python objects: its first request, and how many tokens and requests it has */
+	/* of a batch that is a list of Python objects: its length, its first and last one, and how many tokens and requests it has */
+	u64 n_list, first, last, rows, ids;
 	struct row_part part[STEP_PARTS_MAX];
 };
 

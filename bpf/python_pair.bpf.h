@@ -63,7 +63,9 @@ __noinline int python_batch_queue(struct thread *t)
 	if (n && n <= PYTHON_REQUESTS_MAX)
 		bpf_loop(n, python_request_take, &w, 0);
 	fresh = parts_of(w.r, PARTS_FRESH);
+	fresh->n_list = n;
 	fresh->first = python_item(o, 0);
+	fresh->last = python_item(o, n - 1);
 	fresh->rows = o->total == (s64)w.r->read ? w.r->read : PYTHON_BATCH_UNREAD;
 	fresh->ids = w.r->ids;
 	if (w.r->queued) {
@@ -117,11 +119,13 @@ static long python_result_unknown(u32 i, struct python_take *w)
 	return 0;
 }
 
-/* Takes the oldest batch from the queue, if its first request is this one, else the next one. Returns whether there is one. */
-static __always_inline bool python_queue_take(struct rows *r, u64 first)
+/* Takes the oldest batch from the queue that the list in r->objects is. It may have got further requests since. Returns whether there is
+ * one: results may be missing after an error. */
+static __always_inline bool python_queue_take(struct rows *r)
 {
 	for (int i = 0; i < 2 && r->queued; i++) {
-		bool same = parts_of(r, PARTS_QUEUED)->first == first;
+		struct row_parts *queued = parts_of(r, PARTS_QUEUED);
+		bool same = queued->first == python_item(&r->objects, 0) && queued->last == python_item(&r->objects, queued->n_list - 1);
 
 		parts_move(r, PARTS_QUEUED, PARTS_STEP);
 		if (--r->queued)
@@ -153,7 +157,7 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
 	python_list_begin(o, o->list);
-	if (!python_queue_take(r, python_item(o, 0)))
+	if (!python_queue_take(r))
 		return 1;
 	step = parts_of(r, PARTS_STEP);
 	t->step.vals[0] = t->step.vals[1 + ROW_READ] = step->rows;
@@ -231,6 +235,15 @@ static __always_inline bool python_pair_counts(struct python_watched *w, struct 
 	return live && !seen;
 }
 
+/* The window is closed: further batches, or their results, are not read. */
+static __always_inline void python_queue_drop(void)
+{
+	struct rows *r = bpf_task_storage_get(&rows, bpf_get_current_task_btf(), 0, 0);
+
+	if (r)
+		r->queued = 0;
+}
+
 /* A step is in flight, and this is one of its calls. */
 static __always_inline bool python_pair_goes_on(struct thread *t, const struct python_call *call)
 {
@@ -246,10 +259,12 @@ static __always_inline void python_pair_called(struct thread *t, const struct pr
 		return;
 	t->python_frame = ends ? call->frame : PYTHON_NO_FRAME;
 	t->python_end_sp = ends ? sp : 0;
-	if (ends || !open)
-		return;
-	python_batch_begin(t, p, call->frame);
-	python_batch_queue(t);
+	if (!open) {
+		python_queue_drop();
+	} else if (!ends) {
+		python_batch_begin(t, p, call->frame);
+		python_batch_queue(t);
+	}
 }
 
 #endif
