@@ -10,8 +10,7 @@
 
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
-	/* of a batch that is a list of Python objects: its length, its first and last one, and how many tokens and requests it has */
-	u64 n_list, first, last, rows, ids;
+	u64 same, rows, ids; /* of a batch that is a list of Python objects: PYTHON_SAME, and how many tokens and requests it has */
 	struct row_part part[STEP_PARTS_MAX];
 };
 
@@ -97,7 +96,7 @@ struct rows {
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 16 | part, or STEP_PARTS_MAX */
-	u64 queued; /* batches without results: up to 2 */
+	u64 queued; /* batches without results: the last 2 at most */
 	u8 set[PARTS_SETS]; /* set[i] ^ i is the index in `parts` of enum parts_of i: so all zero is a permutation, too */
 	struct row_parts parts[PARTS_SETS];
 	struct rec_step_parts out; /* a step as it is sent */

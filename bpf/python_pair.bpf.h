@@ -63,9 +63,7 @@ __noinline int python_batch_queue(struct thread *t)
 	if (n && n <= PYTHON_REQUESTS_MAX)
 		bpf_loop(n, python_request_take, &w, 0);
 	fresh = parts_of(w.r, PARTS_FRESH);
-	fresh->n_list = n;
-	fresh->first = python_item(o, 0);
-	fresh->last = python_item(o, n - 1);
+	fresh->same = python_member(w.c, o, batch, PYTHON_SAME);
 	fresh->rows = o->total == (s64)w.r->read ? w.r->read : PYTHON_BATCH_UNREAD;
 	fresh->ids = w.r->ids;
 	if (w.r->queued) {
@@ -119,21 +117,21 @@ static long python_result_unknown(u32 i, struct python_take *w)
 	return 0;
 }
 
-/* Takes the oldest batch from the queue that the list in r->objects is. It may have got further requests since. Returns whether there is
- * one: results may be missing after an error. */
-static __always_inline bool python_queue_take(struct rows *r)
+/* Takes a batch from the queue, and what is before it: after an error there are no results. Returns whether it is there: it is not if it
+ * was begun before the window. */
+static __always_inline bool python_queue_take(struct rows *r, u64 same)
 {
-	for (int i = 0; i < 2 && r->queued; i++) {
-		struct row_parts *queued = parts_of(r, PARTS_QUEUED);
-		bool same = queued->first == python_item(&r->objects, 0) && queued->last == python_item(&r->objects, queued->n_list - 1);
-
+	if (r->queued && parts_of(r, PARTS_QUEUED)->same == same) {
 		parts_move(r, PARTS_QUEUED, PARTS_STEP);
-		if (--r->queued)
-			parts_move(r, PARTS_FRESH, PARTS_QUEUED);
-		if (same)
-			return 1;
+		parts_move(r, PARTS_FRESH, PARTS_QUEUED);
+		r->queued--;
+		return 1;
 	}
-	return 0;
+	if (r->queued < 2 || parts_of(r, PARTS_FRESH)->same != same)
+		return 0;
+	parts_move(r, PARTS_FRESH, PARTS_STEP);
+	r->queued = 0;
+	return 1;
 }
 
 /* Makes a batch that has waited for its results the step's. frame: of the function that has these. Returns whether there is one: an
@@ -157,7 +155,7 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
 	python_list_begin(o, o->list);
-	if (!python_queue_take(r))
+	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME)))
 		return 1;
 	step = parts_of(r, PARTS_STEP);
 	t->step.vals[0] = t->step.vals[1 + ROW_READ] = step->rows;
@@ -235,6 +233,17 @@ static __always_inline bool python_pair_counts(struct python_watched *w, struct 
 	return live && !seen;
 }
 
+/* Makes room for a batch: if there are two, the results of the older one did not come. */
+static __always_inline void python_queue_shift(void)
+{
+	struct rows *r = bpf_task_storage_get(&rows, bpf_get_current_task_btf(), 0, 0);
+
+	if (!r || r->queued < 2)
+		return;
+	parts_move(r, PARTS_FRESH, PARTS_QUEUED);
+	r->queued = 1;
+}
+
 /* The window is closed: further batches, or their results, are not read. */
 static __always_inline void python_queue_drop(void)
 {
@@ -262,6 +271,7 @@ static __always_inline void python_pair_called(struct thread *t, const struct pr
 	if (!open) {
 		python_queue_drop();
 	} else if (!ends) {
+		python_queue_shift();
 		python_batch_begin(t, p, call->frame);
 		python_batch_queue(t);
 	}

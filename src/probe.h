@@ -411,6 +411,7 @@ enum python_member {
 	PYTHON_ALIVE,	     /* of self: a dict with the ids of requests that are not over; others get no token */
 	/* if the batch is a list of requests instead of a dict: */
 	PYTHON_REQUESTS,  /* of the batch: the list. Their ids are PYTHON_NEW_ID */
+	PYTHON_SAME,	  /* of the batch, and of its copy with the results: one object */
 	PYTHON_LENGTHS,	  /* of the batch: a list with the number of tokens of each ... */
 	PYTHON_POSITIONS, /* ... and one of what each has computed before */
 	PYTHON_MODE,	  /* of the batch: a number, which tells whether each request has one token instead */

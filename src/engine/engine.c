@@ -614,6 +614,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_ARRIVED] = "arrival_id",
 		[PYTHON_ALIVE] = "alive",
 		[PYTHON_REQUESTS] = "requests",
+		[PYTHON_SAME] = "same",
 		[PYTHON_LENGTHS] = "lengths",
 		[PYTHON_POSITIONS] = "positions",
 		[PYTHON_MODE] = "mode",
@@ -646,7 +647,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		return preset_error(r, "decodes", "must be a number from 0 to %d", UINT8_MAX);
 	b.decodes = decodes ? (uint8_t)node_s64(decodes) : 0;
 	for (int i = 0; i < PYTHON_MEMBERS; i++) {
-		bool needed = i == PYTHON_TOTAL || (f.results ? i == PYTHON_REQUESTS || i == PYTHON_NEW_ID || i == PYTHON_LENGTHS ||
+		bool needed = i == PYTHON_TOTAL || (f.results ? i == PYTHON_REQUESTS || i == PYTHON_NEW_ID || i == PYTHON_LENGTHS || i == PYTHON_SAME ||
 				i == PYTHON_MODE || i == PYTHON_OVER || i == PYTHON_MORE : i == PYTHON_TOKENS);
 
 		if (preset_get_string(r, batch, members[i], needed, &text[i]))

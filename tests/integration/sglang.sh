@@ -79,6 +79,13 @@ test_junk() {
 	check "junk: valid" "$INFTRACE" validate "$TMP/junk.json" "$TMP/junk.jsonl"
 }
 
+test_windows() {
+	mkdir "$TMP/windows"
+	check "windows: are recorded" engine_recorded windows --strict --engine "$TOP/engines/sglang.json" --window every=500ms,for=200ms \
+		--output-dir "$TMP/windows" -- "${RUN[@]}" "$AT/replay.py" "$AT/sglang-schedule.jsonl" overlap paced
+	check "windows: rows of all steps but the first" "$TOP/tests/programs/check_sglang.py" windows "$TMP/windows.out" "$TMP"/windows/trace_*.json
+}
+
 # While it runs, watchpoints take over from the probes: the same.
 test_watched() {
 	local NEAR=200000 # a watchpoint costs up to 20 us in a virtual machine

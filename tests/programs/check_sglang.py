@@ -5,6 +5,7 @@ Compares a profile with what sglang_like/replay.py has done: each step's rows, a
 
   check_sglang.py LOG TRACE PROFILE OUT [NEAR]   OUT: what replay.py printed; times may be off by NEAR ns
   check_sglang.py junk TRACE OUT                 OUT: what junk.py printed
+  check_sglang.py windows OUT TRACE...           of windows
 Exits with 0, or prints every difference and exits with 1.
 """
 import collections
@@ -60,5 +61,21 @@ def junk(trace, out):
     return min(diff.n, 1)
 
 
+def windows(out, *traces):
+    """Two batches may be begun before the window, and have no rows. The other steps are as many of the program's in turn."""
+    diff, found = Differences(), 0
+    calls = [json.loads(line) for line in open(out) if line[0] == "{"]
+    calls = [(sum(c["tokens"].values()), len(c["tokens"]), len(c["given"])) for c in calls]
+    for path in sorted(traces):
+        steps = [e["args"] for e in sorted((e for e in events_of(path) if e.get("cat") == "step"), key=start)]
+        rows = [tuple(args.get(k, 0) for k in ("n_tokens", "n_sequences", "n_outputs")) for args in steps if "unfinished" not in args]
+        while rows[:1] == [(0, 0, 0)] and len(steps) - len(rows) < 3:
+            del rows[0]
+        found += len(rows)
+        diff.equal(f"{path}: {rows} in turn", any(calls[i:i + len(rows)] == rows for i in range(len(calls))), True)
+    diff.equal("some steps", found > 50, True)
+    return min(diff.n, 1)
+
+
 if __name__ == "__main__":
-    sys.exit(junk(*sys.argv[2:]) if sys.argv[1] == "junk" else main(*sys.argv[1:]))
+    sys.exit({"junk": junk, "windows": windows}[sys.argv[1]](*sys.argv[2:]) if sys.argv[1] in ("junk", "windows") else main(*sys.argv[1:]))

@@ -43,7 +43,10 @@ class ScheduleBatch:
         self.prefix_lens = None
         self.extend_lens = None
         self.extend_num_tokens = None
+        self.out_cache_loc = object()
 
     def copy(self):
         """What the results need."""
-        return ScheduleBatch(self.reqs, self.forward_mode)
+        b = ScheduleBatch(self.reqs, self.forward_mode)
+        b.out_cache_loc = self.out_cache_loc
+        return b
