@@ -238,6 +238,7 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	return 0;
 }
 
+/* As above, of the running thread. */
 __weak __noinline int off_cpu_seen(struct thread *t)
 {
 	u64 now = now_ns();

@@ -390,6 +390,70 @@ python_versions() {
 	done | sort -u -t. -k2n
 }
 
+# A program with the names of a Python engine, tests/programs/ENGINE_like, replays logs of its scheduler.
+#
+#   replays_of ENGINE LIBRARY          prepares that; LIBRARY is what the engine is known by. AT: where it is; RUN: the interpreter
+#   replay NAME LOG OPTION...          compares all rows and requests with ENGINE-scheduleLOG.jsonl; NEAR: how far times may be off, in ns
+#   replay_versions LOG OPTION...      with each CPython that is installed
+#   replay_next LOG OPTION...          with those of the distribution's next release
+#   replay_junk                        its junk.py
+#   watchpoints_took_over NAME         whether they did in the recording NAME, without a loss
+replays_of() {
+	"$INFTRACE" record -q --engine none --py-step none -o /dev/null -f chrome -- python3 -c pass 2>"$TMP/err" || true
+	! grep -q 'not in' "$TMP/err" || skip_all "its steps cannot be seen: $(grep -m 1 'not in' "$TMP/err")"
+	REPLAYED=$1 AT=$TMP/at NEAR=
+	mkdir "$AT"
+	cp -r "$TOP/tests/programs/$1_like/." "$TOP/tests/programs/schedules/$1"-*.gz "$AT"
+	gunzip "$AT"/*.gz
+	gcc -shared -o "$AT/$2" -x c - <<<'int nothing;'
+	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
+}
+
+replay() {
+	local name=$1 log=$REPLAYED-schedule$2.jsonl
+	check "$name: is recorded" engine_recorded "$name" -v --strict --engine "$TOP/engines/$REPLAYED.json" -o "$TMP/$name.json" \
+		--profile "$TMP/$name.jsonl" -- "${RUN[@]}" "$AT/replay.py" "$AT/$log" "${@:3}"
+	check "$name: the rows of each step, and each request" "$TOP/tests/programs/check_$REPLAYED.py" "$TMP/at/$log" \
+		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out" $NEAR
+}
+
+replay_versions() {
+	local version python RUN
+	while read -r version python; do
+		case $version in
+		3.8 | 3.9) continue ;; # the engines need 3.10
+		esac
+		RUN=(env PYTHONDONTWRITEBYTECODE=1 "$python")
+		replay "$version" "$@"
+	done < <(python_versions)
+}
+
+replay_next() {
+	local root version RUN AT=/mnt NEAR=200000 # a watchpoint costs up to 20 us in a virtual machine
+	root=$(python_next 2>&1) || {
+		skip "next release" "$root"
+		return
+	}
+	for version in 3.13 3.14; do
+		RUN=("$TOP/tests/engines/in_root" "$root" "$TMP/at" "/usr/bin/python$version")
+		replay "next-$version" "$@"
+		! watchpoints_here "next-$version, watched" || watchpoints_took_over "next-$version"
+	done
+}
+
+replay_junk() {
+	check "junk: is recorded" engine_recorded junk --strict --engine "$TOP/engines/$REPLAYED.json" -o "$TMP/junk.json" \
+		--profile "$TMP/junk.jsonl" -- "${RUN[@]}" "$AT/junk.py"
+	same "junk: the program did not notice" "$(tail -n 1 "$TMP/junk.out")" "done"
+	check "junk: rows are whole, or none" "$TOP/tests/programs/check_$REPLAYED.py" junk "$TMP/junk.json" "$TMP/junk.out"
+	check "junk: valid" "$INFTRACE" validate "$TMP/junk.json" "$TMP/junk.jsonl"
+}
+
+watchpoints_took_over() {
+	check "$1: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/$1.err"
+	check "$1: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/$1.err")"
+}
+
 # Sets DRIVER, the program, and MODEL_ARGS, the arguments after its options; skips without npm.
 #
 #   need_llama

@@ -54,7 +54,7 @@ void yield_lock_init(pthread_mutex_t *lock);
 void yield_join(void);
 void yield_leave(void);
 
-/* For a thread that is none of them, but was started by one: it has the class of that one. */
+/* Gives the calling thread the usual class, if it is none of them: one that an idle thread has started is idle, too. */
 void yield_not(void);
 
 /* Changes the class of all these threads; may be called from any thread. */

@@ -7,24 +7,7 @@
 need python3 gcc
 
 setup() {
-	"$INFTRACE" record -q --engine none --py-step none -o /dev/null -f chrome -- python3 -c pass 2>"$TMP/err" || true
-	! grep -q 'not in' "$TMP/err" || skip_all "its steps cannot be seen: $(grep -m 1 'not in' "$TMP/err")"
-	mkdir "$TMP/at"
-	cp -r "$TOP/tests/programs/vllm_like/." "$TOP"/tests/programs/schedules/vllm-*.gz "$TMP/at"
-	gunzip "$TMP"/at/*.gz
-	gcc -shared -o "$TMP/at/_C.abi3.so" -x c - <<<'int nothing;'
-	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
-	AT=$TMP/at
-	NEAR=
-}
-
-# replay NAME LOG [async] [paced]: with RUN, to which the files are at AT; and compares all rows and requests
-replay() {
-	local name=$1 log=vllm-schedule$2.jsonl
-	check "$name: is recorded" engine_recorded "$name" -v --strict --engine "$TOP/engines/vllm.json" -o "$TMP/$name.json" \
-		--profile "$TMP/$name.jsonl" -- "${RUN[@]}" "$AT/replay.py" "$AT/$log" "${@:3}"
-	check "$name: the rows of each step, and each request" "$TOP/tests/programs/check_vllm.py" "$TMP/at/$log" \
-		"$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.out" $NEAR
+	replays_of vllm _C.abi3.so
 }
 
 test_steps() {
@@ -57,38 +40,20 @@ test_async() {
 }
 
 test_versions() {
-	local version python RUN
-	while read -r version python; do
-		case $version in
-		3.8 | 3.9) continue ;; # the engine needs 3.10
-		esac
-		RUN=(env PYTHONDONTWRITEBYTECODE=1 "$python")
-		replay "$version" ""
-	done < <(python_versions)
+	replay_versions ""
 }
 
 test_next_release() {
-	local root version RUN AT=/mnt NEAR=200000
-	root=$(python_next 2>&1) || {
-		skip "next release" "$root"
-		return
-	}
-	for version in 3.13 3.14; do
-		RUN=("$TOP/tests/engines/in_root" "$root" "$TMP/at" "/usr/bin/python$version")
-		replay "next-$version" "" paced
-		watchpoints_here "next-$version, watched" || continue
-		check "next-$version: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/next-$version.err"
-	done
+	replay_next "" paced
 }
 
 # While it runs, watchpoints take over from the probes: the same. Here with and without the results of a batch in the step after it.
 test_watched() {
-	local queue NEAR=200000 # a watchpoint costs up to 20 us in a virtual machine
+	local queue NEAR=200000 # see replay_next
 	watchpoints_here watched || return
 	for queue in "" async; do
 		replay "watched$queue" "${queue:+-async}" $queue paced
-		check "watched$queue: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/watched$queue.err"
-		check "watched$queue: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/watched$queue.err")"
+		watchpoints_took_over "watched$queue"
 	done
 }
 
@@ -103,11 +68,7 @@ test_flight() {
 
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
-	check "junk: is recorded" engine_recorded junk --strict --engine "$TOP/engines/vllm.json" -o "$TMP/junk.json" \
-		--profile "$TMP/junk.jsonl" -- "${RUN[@]}" "$AT/junk.py"
-	same "junk: the program did not notice" "$(tail -n 1 "$TMP/junk.out")" "done"
-	check "junk: rows are whole, or none" "$TOP/tests/programs/check_vllm.py" junk "$TMP/junk.json" "$TMP/junk.out"
-	check "junk: valid" "$INFTRACE" validate "$TMP/junk.json" "$TMP/junk.jsonl"
+	replay_junk
 }
 
 run_tests "$@"
