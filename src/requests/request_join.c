@@ -11,7 +11,10 @@
 #define SOON_NS UINT64_C(250000000)  /* usual upper bound of an answer's latency */
 #define LATE_NS UINT64_C(1000000000) /* upper bound of an answer's latency, from what it reports to the write */
 
-#define RULE_PAIRS 8 /* joined pairs of a process that it takes for a rule about the writes of an answer */
+#define RULE_PAIRS 8    /* joined pairs of a process that it takes for a rule about the writes of an answer */
+#define RULE_SOCKETS 16 /* the same of its sockets, joined or not, if one rule explains them all */
+#define EXTRA_MIN (-16)
+#define EXTRAS 64 /* of these rules */
 
 #define ORDER_PAIRS 32 /* the same for the order in which answers began */
 
@@ -283,6 +286,45 @@ static struct join_rule find_rule(const struct join *j, uint32_t tgid, const str
 	return rule;
 }
 
+/* The same where time joins too few pairs: for one number of extra writes each socket has a sequence that it may be, which for
+ * any other number not even half of them have. Expects what find_fits() finds without a limit. */
+static struct join_rule guess_rule(const struct join *j, uint32_t tgid, const struct join_answer *of_sockets)
+{
+	struct join_rule rule = { .tgid = tgid };
+	size_t n = 0, explained[EXTRAS] = { 0 }, others = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &j->sockets[i];
+		bool joined = of_sockets[i].result == JOIN_DONE, unclear = false, any = false;
+		uint64_t extras = 0;
+
+		if (s->tgid != tgid || s->gone || s->given)
+			continue;
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			const struct join_sequence *q = &j->sequences[k];
+			int64_t extra = (int64_t)s->writes - (int64_t)q->outputs - EXTRA_MIN;
+
+			if (!(joined ? k == of_sockets[i].with : j->fits[i][k]))
+				continue;
+			any = true;
+			unclear |= q->open || q->vague;
+			extras |= extra >= 0 && extra < EXTRAS ? UINT64_C(1) << extra : 0;
+		}
+		if (unclear || !any)
+			continue;
+		n++;
+		for (size_t e = 0; e < EXTRAS; e++)
+			explained[e] += extras >> e & 1;
+	}
+	for (size_t e = 0; e < EXTRAS; e++) {
+		others += 2 * explained[e] > n;
+		rule.extra = explained[e] == n ? (int64_t)e + EXTRA_MIN : rule.extra;
+		rule.known |= explained[e] == n;
+	}
+	rule.known &= n >= RULE_SOCKETS && others == 1;
+	return rule;
+}
+
 /* Whether a pair does not contradict the rule, as far as is known. */
 static bool rule_is_obeyed(const struct join_rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
@@ -301,8 +343,10 @@ static bool find_fits_by_rule(struct join *j, const struct join_answers *of)
 
 		if (of->sockets[i].result == JOIN_DONE)
 			continue;
-		if (rule.tgid != s->tgid)
+		if (rule.tgid != s->tgid) {
 			rule = find_rule(j, s->tgid, of->sockets);
+			rule = rule.known ? rule : guess_rule(j, s->tgid, of->sockets);
+		}
 		any |= rule.known;
 		for (size_t k = 0; k < j->n_sequences && rule.known; k++) {
 			j->fits[i][k] &= rule_is_obeyed(&rule, s, &j->sequences[k]);

@@ -12,7 +12,8 @@
  * could have exchanged their sequences, with each other or with unjoined requests, had some answers been late.
  *
  * If all joined answers of a process took as many writes as tokens plus the same number of writes for framing, all its answers
- * do: this rule tells requests apart that time alone does not.
+ * do: this rule tells requests apart that time alone does not. Where time joins too few, on a busy machine, a number that
+ * explains each of at least 16 answers is that rule if no other number explains even half of them.
  *
  * Requests that began in one step and had as many tokens are told apart by order, where one thread reads all requests of a
  * process and began each joined answer before the sequence's second step: it writes a token, and then asks for the next one.

@@ -204,6 +204,36 @@ TEST(test_writes)
 	assert_int_equal(of_sockets[5].result, JOIN_AMBIGUOUS);
 }
 
+/* All at once, however late: the numbers of writes tell them apart if one rule explains them all, and no other does. */
+TEST(test_rule_of_all)
+{
+	for (int i = 0; i < 5; i++) {
+		struct join_sequence q[20];
+		struct join_socket s[20];
+		size_t n = i == 1 ? 15 : 20; /* too few */
+
+		for (uint32_t k = 0; k < n; k++) {
+			q[k] = (struct join_sequence){ 1, false, false, false, 20 * MS, 40 * MS, 1500 * MS, 5 + k * k, .given = 0 };
+			s[k] = (struct join_socket){ 1, 2, k * MS, 300 * MS, 2000 * MS, 0, false, 7 + k * k, .given = 0 };
+			if (i == 4) { /* several rules explain nearly all */
+				q[k].outputs = 5 + k;
+				s[k].writes = 7 + k;
+			}
+		}
+		if (i == 2) /* one is not explained */
+			s[3].writes = 200;
+		if (i == 3) { /* nor what is known by its time */
+			q[3] = (struct join_sequence){ 1, false, false, false, 5 * MS, 6 * MS, 14 * MS, 14, .given = 0 };
+			s[3] = (struct join_socket){ 1, 10, 0, 10 * MS, 15 * MS, 0, false, 60, .given = 0 };
+		}
+		join_decide(join, s, n, q, n, of_sockets, of_sequences);
+		for (uint32_t k = 0; k < n; k++) {
+			assert_int_equal(of_sockets[k].result, i == 0 || (i == 3 && k == 3) ? JOIN_DONE : JOIN_AMBIGUOUS);
+			assert_true(of_sockets[k].result != JOIN_DONE || of_sockets[k].with == k);
+		}
+	}
+}
+
 #define MATES 3
 #define TURNS 20
 
@@ -245,7 +275,7 @@ TEST(test_order)
 		if (i == 5) /* steps of several contexts have no order */
 			q[12].context = 2;
 		if (i == 9) /* nothing but the order tells them apart */
-			s[4].writes++;
+			s[4].writes = 50;
 		join_decide(join, s + from, n - from, q, n, of_sockets, of_sequences);
 		for (uint32_t k = from; k < n; k++) {
 			const struct join_answer *a = &of_sockets[k - from];
