@@ -111,11 +111,12 @@ test_limited() {
 
 # Two threads that wake each other: a wait lasts for thousands of switches, and still has names, of these and of what else runs on
 # that CPU. The steps are long enough to be preempted at that priority.
+# The waits are shorter than 65,536 switches, which is what the log of a CPU keeps.
 test_many_switches() {
 	build storm
 	background taskset -c "$cpu" "$TMP/storm" -t 2 -s 0 -n 1 -w >"$TMP/others.out"
 	check "many switches: recorded" "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
-		--profile "$TMP/many.jsonl" -- taskset -c "$cpu" nice -n 19 "$TMP/storm" -s 5 -n 4000
+		--profile "$TMP/many.jsonl" -- taskset -c "$cpu" nice -n 5 "$TMP/storm" -s 20 -n 4000
 	kill "$BG"
 	expect "many switches: both are named, and who ran for nearly all of the wait" \
 		'(lambda waits: any([s.get(f"behind{i}_by") for i in range(1, 9)].count("storm") >= 2 for s, _ in waits) and
