@@ -4,7 +4,8 @@
  * to the last ones written before the next are read or the socket is closed. Loaded on demand.
  *
  * Data is examined only as far as needed to tell one request from the next: whether it begins like
- * an HTTP request or answer, and whether it ends like the last part of an answer.
+ * an HTTP request or answer, and whether it ends like the last part of an answer. The beginning of a request and of its answer
+ * are kept, for its name and its id.
  */
 #include "blocked.bpf.h"
 #include "syscall_args.bpf.h"
@@ -269,6 +270,7 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 	for (u32 i = 0; i < sizeof(r->gaps) / 8; i++) /* too large for a memset here */
 		WRITE_ONCE(((u64 *)r->gaps)[i], 0);
 	__builtin_memset(r->head, 0, sizeof(r->head));
+	__builtin_memset(r->answer, 0, sizeof(r->answer));
 	n = x->len < sizeof(r->head) ? x->len : sizeof(r->head);
 	barrier_var(n);
 	if (r->http && n && n <= sizeof(r->head))
@@ -310,6 +312,15 @@ __weak __noinline int connection_read(struct connection *c, const struct transfe
 	return 0;
 }
 
+static __always_inline void answer_read(struct rec_request *r, const struct transfer *x)
+{
+	u32 n = x->len < sizeof(r->answer) ? x->len : sizeof(r->answer);
+
+	barrier_var(n);
+	if (n && n <= sizeof(r->answer))
+		bpf_probe_read_user(r->answer, n, (void *)x->buf);
+}
+
 __weak __noinline int connection_write(struct connection *c, const struct transfer *x)
 {
 	struct rec_request *r;
@@ -335,6 +346,8 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 			r->first_chunk_ns = x->to;
 		r->last_chunk_ns = x->to;
 	}
+	if (r->http && !r->answer[0] && !is_answer(x->head))
+		answer_read(r, x);
 	r->writes++;
 	r->blocked_ns += x->blocked;
 	r->bytes_written += x->bytes;

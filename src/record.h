@@ -407,6 +407,7 @@ struct rec_memory {
 #define REQUEST_GAP_PARTS (1 << REQUEST_GAP_BITS)
 #define REQUEST_GAPS (REQUEST_GAP_OCTAVES * REQUEST_GAP_PARTS)
 #define REQUEST_HEAD_LEN 64
+#define REQUEST_ANSWER_LEN 112 /* has the `id` of an answer of the OpenAI API, also behind an event's "data: " and a chunk's size */
 
 /* A request that was served through a socket. */
 struct rec_request {
@@ -424,6 +425,7 @@ struct rec_request {
 	u16 family; /* AF_ */
 	u16 http;   /* head is the beginning of an HTTP request */
 	char head[REQUEST_HEAD_LEN];
+	char answer[REQUEST_ANSWER_LEN]; /* with http: the beginning of the first part of the answer after its header, as written; zeros: none */
 	u16 gaps[REQUEST_GAPS];
 };
 

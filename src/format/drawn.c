@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "requests/request_feed.h"
+
 #define REASON_MAX 256 /* bytes shown */
 
 void drawn_add(struct drawn *d, const char *name, enum drawn_kind kind, uint64_t v)
@@ -135,6 +137,8 @@ void drawn_request(struct drawn *d, const struct rec_request *r)
 	drawn_add(d, "bytes_read", DRAWN_NUMBER, r->bytes_read);
 	drawn_add(d, "bytes_written", DRAWN_NUMBER, r->bytes_written);
 	drawn_add(d, "chunks", DRAWN_NUMBER, r->chunks);
+	if (request_answer_id(r, d->texts[1]))
+		drawn_add_text(d, "request_id", d->texts[1], FUNC_STR_LEN);
 	if (r->h.flags & REQUEST_F_END_UNSEEN)
 		drawn_add(d, "end_not_seen", DRAWN_FLAG, 1);
 }

@@ -157,7 +157,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 /* The line of a sequence's request, without the part from its socket. */
 struct request_line {
 	uint32_t tgid, serial;
-	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine, if the rest is split; else start */
+	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine, if known and the rest is split; else start */
 	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
@@ -222,6 +222,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 		p = request_gpu_end(q->gpu, p, l->serial, l->split);
 	if (socket) {
 		p = PUT(PUT(p, joined, true), request, request_name(socket, name));
+		p = PUT_NONZERO(p, socket_pid, socket->h.tgid == l->tgid ? 0 : socket->h.tgid);
 		p = request_line_exchange(p, socket);
 		/* its client closed the connection before all was written; what it sends may end behind a request as well */
 		closed = socket->h.flags & REQUEST_F_FAILED || (socket->gone_ns && socket->gone_ns < l->end);
@@ -234,6 +235,8 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, others);
 	if (socket)
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
+	if (socket && l->arrived < l->start && l->arrived > start)
+		p = PUT(p, to_engine, l->arrived - start);
 	p = fmt_str(p, l->stages, strlen(l->stages));
 	if (socket) {
 		if (socket->first_chunk_ns) /* else the recording ended before */
@@ -296,13 +299,14 @@ static void write_or_hold_line(struct profile_requests *q, const struct request_
 static void write_socket_line(struct profile_requests *q, const struct rec_request *r, const char *why)
 {
 	uint64_t start = r->h.start_ns;
-	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), name[REQUEST_NAME_LEN];
+	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), name[REQUEST_NAME_LEN], id[FUNC_STR_LEN];
 
 	p = PUT_FIRST(p, pid, r->h.tgid);
 	p = PUT(p, source_kind, "socket");
 	p = PUT(p, request, request_name(r, name));
 	p = PUT(p, ts_us, profile_since(q->rec, r->h.start_ns));
 	p = request_line_exchange(p, r);
+	p = PUT_NONZERO(p, request_id, request_answer_id(r, id) ? id : NULL);
 	p = PUT_NONZERO(p, end_not_seen, r->h.flags & REQUEST_F_END_UNSEEN);
 	p = PUT_NONZERO(p, unfinished, r->h.flags & REC_F_OPEN_END);
 	if (why)

@@ -25,7 +25,7 @@ struct pairs {
 	struct join *join;
 	struct {
 		void **held; /* for each reader what its `done` returned */
-		uint64_t end;
+		uint64_t end, handle;
 	} done[HELD_MAX];
 	struct rec_request *records[HELD_MAX];
 	size_t n_done, n_records;
@@ -35,6 +35,7 @@ struct pairs {
 	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
 	struct join_sequence open[OPEN_MAX];
 	uint32_t open_serials[OPEN_MAX];
+	uint64_t open_handles[OPEN_MAX];
 	size_t n_open;
 	struct {
 		uint32_t tgid, tid;
@@ -43,6 +44,7 @@ struct pairs {
 	uint64_t n_received;
 	uint32_t numbering[NUMBERING_MAX]; /* processes that number their requests */
 	size_t n_numbering;
+	char ids[HELD_MAX][FUNC_STR_LEN];  /* of records, by their answers; "": none */
 	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
 	uint64_t latest, decided; /* instants */
 	uint64_t latest_seen;     /* when latest was set */
@@ -57,6 +59,7 @@ struct feed_reader {
 struct request_feed {
 	struct sink sink;
 	const struct probe_table *probes;
+	const struct handles *handles; /* NULL: none has a name */
 	struct step_requests *steps;
 	struct pairs *pairs; /* NULL: sockets are not recorded */
 	struct feed_reader *readers;
@@ -73,6 +76,27 @@ struct request_feed {
 				to_->ops->op(__VA_ARGS__, to_->arg);  \
 		}                                                     \
 	} while (0)
+
+bool request_answer_id(const struct rec_request *r, char ret[FUNC_STR_LEN])
+{
+	static const char key[] = "\"id\":";
+	const char *end = r->answer + sizeof(r->answer);
+	const char *at = memmem(r->answer, sizeof(r->answer), key, sizeof(key) - 1);
+	size_t n = 0;
+
+	*ret = 0;
+	for (at = at ? at + sizeof(key) - 1 : end; at < end && *at == ' '; at++) {
+	}
+	if (at == end || *at++ != '"')
+		return false;
+	while (at + n < end && n < FUNC_STR_LEN && at[n] > ' ' && at[n] < 0x7f && at[n] != '"' && at[n] != '\\')
+		n++;
+	if (!n || n == FUNC_STR_LEN || at + n == end || at[n] != '"')
+		return false;
+	memcpy(ret, at, n);
+	ret[n] = 0;
+	return true;
+}
 
 /* ---- which requests in steps and on sockets are the same ---- */
 
@@ -135,6 +159,59 @@ static struct join_socket socket_of(const struct pairs *p, const struct rec_requ
 		.given = request_find_given(p, r),
 		.tid = r->h.tid,
 	};
+}
+
+/* Whether the engine's id of a request is that of an answer. vLLM puts the number of the choice before it, and the number of the
+ * prompt and random digits behind it: 1_cmpl-ID-0-1b2c3d4e. */
+static bool id_is_answer_of(const char *id, const char *answer)
+{
+	const char *at = strstr(id, answer);
+
+	return at && (at == id || at[-1] == '_') && strchr("-", at[strlen(answer)]);
+}
+
+/* The record whose answer has this id, and that overlaps the sequence; NULL: none, or several. */
+static struct join_socket *find_by_id(struct pairs *p, const char *id, const struct join_sequence *q)
+{
+	struct join_socket *best = NULL;
+	size_t len = 0;
+
+	for (size_t i = 0; i < p->n_records; i++) {
+		struct join_socket *s = &p->sockets[i];
+		size_t n = strlen(p->ids[i]);
+
+		if (n < len || !n || !id_is_answer_of(id, p->ids[i]) || s->last < q->start || (!q->open && s->start > q->last))
+			continue;
+		best = n > len ? s : NULL;
+		len = n;
+	}
+	return best;
+}
+
+#define BY_ID (UINT64_C(1) << 63) /* a number that stands for an id */
+
+/* Numbers requests by their ids, as the engine's objects and the answers have them. The process that answers may be another one than
+ * the engine, which then gets them by messages on other sockets. Neither those nor answers with another id are joined by time. */
+static void number_by_ids(struct pairs *p, const struct handles *handles)
+{
+	for (size_t i = 0; i < p->n_records; i++)
+		request_answer_id(p->records[i], p->ids[i]);
+	for (size_t k = 0; k < p->n_done + p->n_open; k++) {
+		struct join_sequence *q = &p->sequences[k];
+		uint64_t handle = k < p->n_done ? p->done[k].handle : p->open_handles[k - p->n_done];
+		const char *id = handle && handles ? handles_get(handles, q->tgid, handle) : NULL;
+		struct join_socket *s = id ? find_by_id(p, id, q) : NULL;
+
+		for (size_t i = 0; i < p->n_records && id; i++) {
+			if ((*p->ids[i] || !p->records[i]->http) && p->sockets[i].tgid == q->tgid && !p->sockets[i].given)
+				p->sockets[i].given = BY_ID | i;
+		}
+		q->given = handle ? 0 : q->given;
+		if (!s)
+			continue;
+		q->given = s->given = BY_ID | (uint64_t)(s - p->sockets);
+		s->tgid = q->tgid;
+	}
 }
 
 static void pairs_set_latest(struct pairs *p, uint64_t ns)
@@ -243,6 +320,7 @@ static void feed_decide_pairs(struct request_feed *f, bool all)
 	for (size_t i = 0; i < p->n_records; i++)
 		p->sockets[i] = socket_of(p, p->records[i]);
 	memcpy(p->sequences + p->n_done, p->open, p->n_open * sizeof(*p->open));
+	number_by_ids(p, f->handles);
 	join_decide(p->join, p->sockets, p->n_records, p->sequences, p->n_done + p->n_open, p->of_sockets, p->of_sequences);
 	find_group_ends(p);
 	tell_due(f, all);
@@ -267,6 +345,7 @@ static void feed_hold_done(struct request_feed *f, const struct step_request *r,
 	if (i < p->n_open) {
 		p->open[i] = p->open[--p->n_open];
 		p->open_serials[i] = p->open_serials[p->n_open];
+		p->open_handles[i] = p->open_handles[p->n_open];
 	}
 	if (!held)
 		return;
@@ -274,6 +353,7 @@ static void feed_hold_done(struct request_feed *f, const struct step_request *r,
 		feed_decide_pairs(f, true);
 	p->done[p->n_done].held = held;
 	p->done[p->n_done].end = r->last_end;
+	p->done[p->n_done].handle = r->own_ids ? r->sequence : 0;
 	p->sequences[p->n_done++] = (struct join_sequence){
 		.tgid = r->tgid,
 		.vague = r->began_before || r->mixed || r->lost || r->cut || !r->by_parts,
@@ -301,6 +381,7 @@ static void feed_on_begin(struct step_request *r, const struct step_seen *s, voi
 		p->open[p->n_open] = (struct join_sequence){
 			.tgid = r->tgid, .open = true, .start = r->start, .given = r->given
 		};
+		p->open_handles[p->n_open] = r->own_ids ? r->sequence : 0;
 		p->open_serials[p->n_open++] = r->serial;
 	}
 	TELL(f, begin, r, s);
@@ -515,6 +596,7 @@ struct request_feed *request_feed_new(const struct recording *rec)
 
 	f->sink.ops = &feed_ops;
 	f->probes = rec->probes;
+	f->handles = rec->handles;
 	f->steps = step_requests_new(rec->probes, &ops, f);
 	if (rec->sockets) {
 		/* pages that are never touched are never allocated */

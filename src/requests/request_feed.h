@@ -52,6 +52,9 @@ uint64_t request_feed_number(const struct request_feed *f);
 /* Why a request is not joined: "several fit" and so on. */
 const char *request_pairs_why(enum join_result why);
 
+/* The `id` in an answer, as the OpenAI API has it; false: there is none, and ret is "". */
+bool request_answer_id(const struct rec_request *r, char ret[FUNC_STR_LEN]);
+
 /* Makes the feed a sink in front of `inner`, which it owns from then on: closing the feed closes both. */
 struct sink *request_feed_sink(struct request_feed *f, struct sink *inner);
 

@@ -260,8 +260,8 @@ SHAPE(SEQUENCE, number, COUNT, REQUIRED, "1, 2, ... in the order in which reques
 SHAPE(SEQUENCE, sequence, COUNT, REQUIRED, "the number of the sequence, or slot")
 SHAPE(SEQUENCE, engine_request, COUNT, OPTIONAL, "the engine's own number for the request, as in its log (llama-server: `task`), if the preset "
 	"says how the engine numbers requests")
-SHAPE(SEQUENCE, request_id, STRING, OPTIONAL, "the engine's own id for the request (vllm: `cmpl-...`), of at most 63 bytes, if the preset says "
-	"where a Python engine has its batch. Then each sequence is one request")
+SHAPE(SEQUENCE | SOCKET, request_id, STRING, OPTIONAL, "the engine's own id for the request (vllm: `cmpl-...`), of at most 63 bytes, if the preset says "
+	"where a Python engine has its batch. Then each sequence is one request. Of one on a socket: the `id` in its answer, as in the OpenAI API")
 SHAPE(SEQUENCE, prompt_tokens, COUNT, OPTIONAL, "rows of its prompt that were decoded")
 SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: the part of the prompt that was reused from an earlier request; "
 	"absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another sequence ends "
@@ -286,6 +286,7 @@ SHAPE(SEQUENCE, SPAN_gpu_PART_us, US, OPTIONAL, "with `record --gpu`: what the G
 SHAPE(SEQUENCE, joined, BOOL, OPTIONAL, "`true`: it was also seen on a socket; the line then has `request`, `fd`, `family`, `bytes_read`, "
 	"`bytes_written`, `reads`, `writes`, `chunks` and `write_blocked_us` from there. `false`: it was not joined. Lines of sockets have it if their "
 	"process has sequences")
+SHAPE(SEQUENCE, socket_pid, COUNT, OPTIONAL, "the process that has the socket, if it is another one than the engine's")
 SHAPE(SEQUENCE | SOCKET, joined_why, ONE_OF(none fits or several fit or one is not over), OPTIONAL, "`none fits`; `several fit`; `one is not "
 	"over`: a request whose end had not been seen may be the match")
 SHAPE(SEQUENCE, source_kind, ONE_OF(sequence), REQUIRED, ELSEWHERE)
@@ -307,6 +308,8 @@ STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes o
 STAGE(SEQUENCE, behind_others, US, OPTIONAL, "the part of `queued` in which its context ran steps, for other requests; absent if 0. The shape's "
 	"`path1_us` ... `path_unknown_us`, as in `token_prof`, sum to the rest of `queued` and `between`: who caused the time in which no step ran")
 STAGE(SEQUENCE, unread, US, OPTIONAL, "the part of `queued` before the server read these bytes; absent if unknown")
+STAGE(SEQUENCE, to_engine, US, OPTIONAL, "the part of `queued` until the request arrived at the engine, if the preset says where that is: `unread`, "
+	"and what the server did before, as its tokenizer")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
 STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. If "
 	"`write_blocked_us` is as long, the client read slowly")

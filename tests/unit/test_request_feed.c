@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "sink/tee.h"
+#include "util/alloc.h"
 #include "util/clock.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -161,6 +162,164 @@ TEST_WITH(test_readers, setup, teardown)
 	request_feed_add(NULL, &all, NULL);
 	request_feed_remove(NULL, NULL);
 	assert_false(request_feed_joins(NULL));
+}
+
+/* ---- ids ---- */
+
+#define API_PID (PID + 7)
+
+TEST(test_answer_id)
+{
+	static const struct {
+		const char *answer, *id;
+	} cases[] = {
+		{ "{\"id\":\"cmpl-1\",\"object\":", "cmpl-1" },
+		{ "{ \"id\":  \"a\"", "a" },
+		{ "15a\r\ndata: {\"id\":\"chatcmpl-0123456789abcdef0123456789abcdef\",\"object\":\"chat.comp", "chatcmpl-0123456789abcdef0123456789abcdef" },
+		{ "", "" },
+		{ "{\"text\":\"x\",\"meta_info\":{\"id\":\"m\"", "m" },
+		{ "{\"id\":7}", "" },
+		{ "{\"id\":\"\"}", "" },
+		{ "{\"id\":\"not ended", "" },
+		{ "{\"id\":\"a b\"}", "" },
+		{ "{\"id\":\"a\\u0041\"}", "" },
+		{ "{\"id\":\"\n\"}", "" },
+		{ "{\"id\":\"0123456789012345678901234567890123456789012345678901234567890123\"}", "" }, /* longer than any that is kept */
+		{ "{\"id\":", "" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct rec_request r = { .http = 1 };
+		char id[FUNC_STR_LEN] = "before";
+
+		memcpy(r.answer, cases[i].answer, strlen(cases[i].answer));
+		assert_int_equal(request_answer_id(&r, id), *cases[i].id != 0);
+		assert_text(id, cases[i].id);
+	}
+	for (size_t n = 0; n < REQUEST_ANSWER_LEN; n++) { /* up to the last byte */
+		struct rec_request r = { .http = 1 };
+		char id[FUNC_STR_LEN];
+
+		memset(r.answer, ' ', sizeof(r.answer));
+		memcpy(r.answer + n, "\"id\":\"x\"", n + 8 > sizeof(r.answer) ? sizeof(r.answer) - n : 8);
+		assert_int_equal(request_answer_id(&r, id), n + 8 <= sizeof(r.answer));
+	}
+}
+
+struct paired {
+	uint64_t sequence;
+	uint32_t fd; /* 0: none */
+	enum join_result why;
+};
+
+struct pairing {
+	struct paired sequences[4];
+	size_t n, n_sockets;
+};
+
+struct held_pair {
+	struct pairing *to;
+	uint64_t sequence;
+};
+
+static void *pairing_done(struct step_request *r, void *arg)
+{
+	struct held_pair *h = malloc(sizeof(*h));
+
+	assert_non_null(h);
+	*h = (struct held_pair){ arg, r->sequence };
+	return h;
+}
+
+static void pairing_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+{
+	struct held_pair *h = request;
+
+	assert_in_range(h->to->n, 0, 3);
+	h->to->sequences[h->to->n++] = (struct paired){ h->sequence, socket ? socket->h.id : 0, why };
+}
+
+static void pairing_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
+{
+	((struct pairing *)arg)->n_sockets++;
+}
+
+static void emit_answer(struct sink *s, uint32_t tgid, uint32_t fd, const char *id)
+{
+	struct rec_request r = { .h = hdr(REC_REQUEST, fd), .http = *id != 0, .family = AF_INET, .writes = 3, .chunks = 2 };
+
+	r.h.tgid = tgid;
+	r.read_ns = r.h.start_ns = START + 400;
+	r.h.dur_ns = 9700;
+	r.first_byte_ns = r.first_chunk_ns = START + 5100;
+	r.last_chunk_ns = START + 10100;
+	if (*id)
+		snprintf(r.answer, sizeof(r.answer), "data: {\"id\":\"%s\",\"object\":\"x\"", id);
+	sink_record(s, &r.h, sizeof(r));
+}
+
+/* Two that only their ids tell apart, answered by another process. */
+TEST_WITH(test_ids, setup, teardown)
+{
+	static const struct {
+		const char *engine[2], *answers[3];
+		int fds[2];   /* of each sequence; 0: none */
+		uint32_t api; /* the process that answers */
+	} cases[] = {
+		{ { "cmpl-a", "cmpl-b" }, { "cmpl-b", "cmpl-a" }, { 8, 7 }, API_PID },
+		{ { "cmpl-a-0", "cmpl-b-0-1b2c3d4e" }, { "cmpl-b", "cmpl-a" }, { 8, 7 }, API_PID },
+		{ { "0_cmpl-a", "cmpl-b" }, { "cmpl-b", "cmpl-a" }, { 8, 7 }, PID },
+		{ { "cmpl-a-0", "cmpl-a-1-0" }, { "cmpl-a-1", "cmpl-a" }, { 8, 7 }, API_PID }, /* the longer one is meant */
+		{ { "cmpl-a", "cmpl-ab" }, { "cmpl-a", "mpl-ab" }, { 7, 0 }, API_PID },       /* not a part of another word */
+		{ { "0_cmpl-a", "1_cmpl-a" }, { "cmpl-a" }, { 0, 0 }, API_PID },             /* two choices in one answer */
+		{ { "cmpl-a", "cmpl-b" }, { "cmpl-a", "cmpl-a", "cmpl-b" }, { 0, 9 }, API_PID },
+		{ { "cmpl-a", "cmpl-b" }, { "cmpl-c", "cmpl-a" }, { 8, 0 }, PID }, /* not by time */
+		{ { "cmpl-a", "cmpl-b" }, { "", "cmpl-a" }, { 8, 0 }, PID },       /* nor with a message of another process */
+	};
+	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
+	static const struct rows_step steps[] = {
+		{ .number = 0, .start = 1000, .end = 4000, .n = 2, .parts = { { 1001, 0, 9, 1 }, { 1002, 0, 9, 1 } } },
+		{ .number = 1, .start = 5000, .end = 9000, .n = 2, .parts = { { 1001, 9, 1, 1 }, { 1002, 9, 1, 1 } } },
+	};
+
+	add_rows_probe();
+	probes.specs[0].batch = xcalloc(1, sizeof(struct python_batch));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct handles *names = handles_new(NULL);
+		struct fake_sink fake = { .sink.ops = &fake_ops };
+		struct pairing all = { .n = 0 };
+		struct request_feed *f;
+		struct sink *s;
+		size_t n = 0;
+
+		handles_set_recent(names, PID, 1001, cases[i].engine[0]);
+		handles_set_recent(names, PID, 1002, cases[i].engine[1]);
+		rec.sockets = true;
+		rec.handles = names;
+		f = request_feed_new(&rec);
+		rec.sockets = false;
+		request_feed_add(f, &reader, &all);
+		s = request_feed_sink(f, &fake.sink);
+		for (size_t k = 0; k < ARRAY_SIZE(steps); k++)
+			emit_rows(s, &steps[k]);
+		sink_settled(s);
+		while (n < 3 && cases[i].answers[n]) {
+			emit_answer(s, cases[i].api, 7 + (uint32_t)n, cases[i].answers[n]);
+			n++;
+		}
+		assert_int_equal(sink_close(s, &totals), 0);
+		assert_int_equal(all.n, 2);
+		for (size_t k = 0; k < 2; k++) {
+			const struct paired *p = &all.sequences[k];
+
+			assert_int_equal(p->fd, cases[i].fds[p->sequence - 1001]);
+			assert_true((p->why == JOIN_DONE) == (p->fd != 0));
+			n -= p->fd != 0;
+		}
+		assert_int_equal(all.n_sockets, n);
+		rec.handles = NULL;
+		handles_free(names);
+	}
 }
 
 RUN_TESTS(NULL, NULL)

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+A server whose engine has the names of vLLM's, in a process of its own: serve.py SLOTS. It prints its port and "ready", answers requests
+of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by SIGTERM.
+"""
+import asyncio
+import collections
+import itertools
+import json
+import multiprocessing
+import signal
+import sys
+import time
+import urllib.parse
+import uuid
+
+from vllm.v1.core.sched.scheduler import CachedRequestData, ModelRunnerOutput, NewRequestData, SchedulerOutput
+
+PROMPT_ROWS = 64  # at most in a step
+
+
+class Request:
+    def __init__(self, request_id, prompt, tokens):
+        self.request_id = request_id
+        self.prompt, self.tokens, self.computed, self.got = prompt, tokens, 0, 0
+
+
+class Scheduler:
+    def __init__(self, slots):
+        self.slots = slots
+        self.requests, self.waiting, self.running, self.finished = {}, collections.deque(), [], set()
+
+    def add_request(self, request):
+        self.requests[request.request_id] = request
+        self.waiting.append(request)
+
+    def schedule(self):
+        new, budget, tokens = [], PROMPT_ROWS, {}
+        while self.waiting and len(self.running) < self.slots:
+            new.append(self.waiting.popleft())
+            self.running.append(new[-1])
+        for r in self.running:
+            rows = 1 if r.got else min(r.prompt - r.computed, budget)
+            budget -= 0 if r.got else rows
+            if rows:
+                tokens[r.request_id] = rows
+        new = [r for r in new if r.request_id in tokens]
+        known = [r for r in self.running if r.request_id in tokens and r not in new]
+        return SchedulerOutput(
+            [NewRequestData(r.request_id, [], [], None, ([],), 0) for r in new],
+            CachedRequestData([r.request_id for r in known], set(), [], [r.computed for r in known]),
+            tokens, sum(tokens.values()), {}, [0], self.finished)
+
+    def update_from_output(self, scheduler_output, model_runner_output):
+        told, self.finished = [], set()
+        for request_id, rows in scheduler_output.num_scheduled_tokens.items():
+            r = self.requests[request_id]
+            r.computed += rows
+            got = model_runner_output.sampled_token_ids[model_runner_output.req_id_to_index[request_id]]
+            r.got += len(got)
+            over = r.got == r.tokens
+            told += [(request_id, over)] * len(got)
+            if over:
+                del self.requests[request_id]
+                self.running.remove(r)
+                self.finished.add(request_id)
+        return told
+
+
+class EngineCore:
+    def __init__(self, slots):
+        self.scheduler = Scheduler(slots)
+
+    def execute_model(self, batch):
+        time.sleep(0.001 + 0.00002 * batch.total_num_scheduled_tokens)
+        ids = list(batch.num_scheduled_tokens)
+        whole = [self.scheduler.requests[i] for i in ids]
+        return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)},
+                                 [[7] if r.computed + batch.num_scheduled_tokens[r.request_id] >= r.prompt else [] for r in whole])
+
+    def step(self):
+        batch = self.scheduler.schedule()
+        return self.scheduler.update_from_output(batch, self.execute_model(batch))
+
+
+def at(function, name, path):
+    """Makes the function one of vLLM's."""
+    function.__code__ = function.__code__.replace(co_name=name.rsplit(".", 1)[1], co_filename="/x/vllm/v1/" + path,
+                                                  **({"co_qualname": name} if sys.version_info >= (3, 11) else {}))
+
+
+at(Scheduler.add_request, "Scheduler.add_request", "core/sched/scheduler.py")
+at(Scheduler.update_from_output, "Scheduler.update_from_output", "core/sched/scheduler.py")
+at(EngineCore.step, "EngineCore.step", "engine/core.py")
+
+
+def engine(pipe, slots):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        import _C  # noqa: F401
+    except ImportError:
+        pass  # it is no Python module
+    core = EngineCore(slots)
+    pipe.send("ready")
+    while True:
+        while pipe.poll(None if not core.scheduler.requests else 0):
+            asked = pipe.recv()
+            if not asked:
+                return
+            core.scheduler.add_request(Request(*asked))
+        told = core.step()
+        if told:
+            pipe.send(told)
+
+
+class Api:
+    def __init__(self, pipe):
+        self.pipe = pipe
+        self.waiting = {}
+
+    def take(self):
+        for request_id, over in self.pipe.recv():
+            self.waiting[request_id].put_nowait(over)
+
+    async def answer(self, reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        url = urllib.parse.urlsplit(head.split(" ", 2)[1])
+        asked = {k: int(v) for k, v in urllib.parse.parse_qsl(url.query)}
+        sum(range(20000))  # the tokenizer
+        request_id = "cmpl-" + (url.path[1:] or uuid.uuid4().hex)
+        inner = f"{request_id}-0-{uuid.uuid4().hex[:8]}"
+        queue = self.waiting[inner] = asyncio.Queue()
+        self.pipe.send((inner, asked["prompt"], asked["tokens"]))
+        writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
+        for n in itertools.count():
+            over = await queue.get()
+            event = "data: " + json.dumps({"id": request_id, "object": "text_completion", "choices": [{"index": 0, "text": f"{n}"}]},
+                                          separators=(",", ":")) + " x\n"
+            writer.write(f"{len(event):x}\r\n{event}\r\n".encode())
+            if over:
+                break
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        del self.waiting[inner]
+
+
+async def serve(pipe):
+    api, over = Api(pipe), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(pipe.fileno(), api.take)
+    loop.add_signal_handler(signal.SIGTERM, over.set)
+    server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], "ready", sep="\n", flush=True)
+    await over.wait()
+    server.close()
+    pipe.send(None)
+
+
+def main():
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    child = processes.Process(target=engine, args=(theirs, int(sys.argv[1])))
+    child.start()
+    ours.recv()
+    asyncio.run(serve(ours))
+    child.join()
+
+
+if __name__ == "__main__":
+    main()
