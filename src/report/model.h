@@ -225,6 +225,7 @@ struct request {
 	int64_t ttft;          /* from its first step; -1: none, or unknown */
 	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
 	int64_t unread;        /* from the socket's first byte until the server had read it; -1: unknown */
+	int64_t to_engine;     /* from the socket's first byte until the engine had it; -1: unknown */
 	int64_t answered;      /* from the end of its last step until its answer was written; -1: unknown */
 	int64_t write_blocked; /* in calls that blocked while writing the answer */
 	int64_t tpot;          /* mean; -1: as above */
@@ -252,6 +253,7 @@ struct request {
 struct exchange {
 	int64_t ts;    /* when its first byte came, from the start of the recording */
 	int64_t unread; /* until the server had read it; -1: unknown */
+	int64_t to_engine; /* until the engine had it; -1: unknown */
 	int64_t total; /* until the last byte was written */
 	int64_t first; /* until the first part of the answer was written; -1: none */
 	int64_t tpot;  /* mean per token if joined with a request, else per part of its answer; -1: unknown */

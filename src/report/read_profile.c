@@ -567,6 +567,7 @@ static const struct read_key request_stages[] = {
 	{ FIELD_KEY(request, first_between, ttft_between) },
 	{ FIELD_KEY(request, ttft_client, ttft_client) },
 	{ FIELD_KEY(request, unread, unread) },
+	{ FIELD_KEY(request, to_engine, to_engine) },
 	{ FIELD_KEY(request, answered, answered) },
 	{ FIELD_KEY(request, tpot, tpot_mean) },
 	{ FIELD_KEY(request, tpot_max, tpot_max) },
@@ -711,6 +712,7 @@ static struct request new_request(uint32_t recording, struct request_wait *waits
 		.ttft = -1,
 		.ttft_client = -1,
 		.unread = -1,
+		.to_engine = -1,
 		.answered = -1,
 		.tpot = -1,
 		.first_others = -1,
@@ -749,10 +751,12 @@ static void served_add_exchange(struct served *s, const struct request *r, const
 		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
 		.first = socket ? r->ttft : r->ttft_client,
 		.unread = r->unread,
+		.to_engine = r->to_engine,
 		.tpot = r->tpot,
 		.recording = r->recording,
 		.outputs = socket ? r->chunks : r->output_tokens,
-		.cut = r->flags & (REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN),
+		/* once it is answered it is over, whatever was seen of its sequence's end */
+		.cut = r->flags & (socket || r->answered < 0 ? REQUEST_UNFINISHED | REQUEST_END_NOT_SEEN : REQUEST_UNFINISHED),
 	};
 }
 

@@ -311,6 +311,7 @@ static void put_crowds(struct json_object *o, const struct summary *sum)
 static void json_put_latencies(const struct page *page, struct json_object *o, const struct summary *sum)
 {
 	json_put_percentiles(o, "unread_us", &sum->unread);
+	json_put_percentiles(o, "to_engine_us", &sum->to_engine);
 	json_put_percentiles(o, "ttft_us", &sum->ttft);
 	json_put_percentiles(o, "first_step_to_first_token_us", &sum->first_step);
 	json_put_percentiles(o, "request_us", &sum->whole);

@@ -137,6 +137,8 @@ static void text_add_late_part(struct text *t, const struct model *m, const stru
 			DURATION(part->ns));
 	if (part->part == TIME_QUEUED && 2 * r->unread >= part->ns)
 		text_add(t, " (the server had not read it for %s)", DURATION(r->unread));
+	else if (part->part == TIME_QUEUED && 2 * r->to_engine >= part->ns)
+		text_add(t, " (the engine did not have it for %s)", DURATION(r->to_engine));
 	else if (part->part == TIME_QUEUED)
 		text_add_slots(t, p, r);
 	if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)

@@ -338,6 +338,7 @@ void summary_make(struct process *p, const struct model *m, const struct phase_n
 	batch_summary_make(p, &ret->batches);
 	ret->ttft = percentiles_over(values, p->served.n_exchanges, i, e[i].first);
 	ret->unread = percentiles_over(values, p->served.n_exchanges, i, e[i].unread);
+	ret->to_engine = percentiles_over(values, p->served.n_exchanges, i, e[i].to_engine);
 	ret->whole = percentiles_over(values, p->served.n_exchanges, i, e[i].cut ? -1 : e[i].total);
 	find_crowd(p, false, ret);
 	if (p->n_behind)

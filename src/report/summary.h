@@ -120,7 +120,7 @@ struct summary {
 	struct request_summary requests;
 	struct batch_summary batches;
 	/* Client latencies, where sockets were seen: until the server had read the request, TTFT, and the whole request. */
-	struct percentiles unread, ttft, whole;
+	struct percentiles unread, to_engine, ttft, whole;
 	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
 	struct percentiles tpot;        /* time per output token */
 	bool tpot_of_lines;             /* tpot has each request's mean, from request_prof: requests in batches, or no steps */

@@ -133,6 +133,7 @@ static void page_put_latencies(const struct page *page, const struct process *p,
 	page_put(page, " %10s\n", "max");
 	page_percentiles(page, "time to first token", &sum->ttft);
 	page_percentiles(page, "until the server read it", &sum->unread);
+	page_percentiles(page, "until the engine had it", &sum->to_engine);
 	page_percentiles(page, "first step to first token", &sum->first_step);
 	page_percentiles(page, sum->tpot_of_lines ? "mean time per token" : "time per output token", &sum->tpot);
 	page_percentiles(page, "whole request", p->served.n_exchanges ? &sum->whole : &sum->batches.total);
