@@ -463,9 +463,8 @@ void discover_summary(struct discover *d)
 #define PIDFDS_MAX 256 /* usually 1024 descriptors are allowed */
 
 struct children {
-	const struct record_options *o;
+	struct record_options *o;
 	struct stat program; /* of the parent */
-	char list[256];      /* ",12,34"; what does not fit is left out */
 };
 
 static bool process_stat_program(pid_t pid, struct stat *ret)
@@ -476,9 +475,10 @@ static bool process_stat_program(pid_t pid, struct stat *ret)
 	return !stat(path, ret);
 }
 
-static int list_children(pid_t tid, void *arg)
+static int add_children(pid_t tid, void *arg)
 {
-	struct children *c = arg;
+	struct record_options *o = ((struct children *)arg)->o;
+	const struct stat *program = &((struct children *)arg)->program;
 	char path[64];
 	struct stat sb;
 	pid_t pid;
@@ -486,35 +486,38 @@ static int list_children(pid_t tid, void *arg)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
 	f = fopen(path, "re");
-	while (f && fscanf(f, "%d", &pid) == 1) {
-		size_t len = strlen(c->list), i = 0;
+	while (f && o->n_pids < PIDFDS_MAX && fscanf(f, "%d", &pid) == 1) {
+		size_t i = 0;
 
-		while (i < c->o->n_pids && c->o->pids[i] != pid)
+		while (i < o->n_pids && o->pids[i] != pid)
 			i++;
-		if (i == c->o->n_pids && process_stat_program(pid, &sb) && sb.st_dev == c->program.st_dev &&
-			sb.st_ino == c->program.st_ino && len + 12 < sizeof(c->list))
-			snprintf(c->list + len, sizeof(c->list) - len, ",%d", pid);
+		if (i < o->n_pids || !process_stat_program(pid, &sb) || sb.st_dev != program->st_dev || sb.st_ino != program->st_ino)
+			continue;
+		o->pids = xreallocarray(o->pids, o->n_pids + 1, sizeof(*o->pids));
+		o->pids[o->n_pids++] = pid;
 	}
 	if (f)
 		fclose(f);
 	return 0;
 }
 
-/* Warns of running children of the same program, such as a server's workers. Later children are recorded. */
-static void report_children(const struct record_options *o, pid_t pid)
+void targets_add_children(struct record_options *o)
 {
 	struct children c = { .o = o };
 
-	if (process_stat_program(pid, &c.program))
-		process_each_thread(pid, list_children, &c);
-	if (*c.list)
-		log_warn("process %d has children of the same program, which run already and are not recorded; to record them, too: -p %d%s",
-			pid, pid, c.list);
+	o->n_given = o->n_pids;
+	for (size_t i = 0; i < o->n_pids; i++) {
+		if (process_stat_program(o->pids[i], &c.program))
+			process_each_thread(o->pids[i], add_children, &c);
+	}
+	if (o->n_pids > o->n_given)
+		log_info("recorded with it: %zu running children of the same program, the first is process %d",
+			o->n_pids - o->n_given, o->pids[o->n_given]);
 }
 
 static int check_pids(const struct record_options *o)
 {
-	for (size_t i = 0; i < o->n_pids; i++) {
+	for (size_t i = 0; i < o->n_given; i++) {
 		pid_t pid = o->pids[i], tgid;
 
 		if (!process_exists(pid) || process_tgid(pid, &tgid))
@@ -527,7 +530,6 @@ static int check_pids(const struct record_options *o)
 				pid);
 		if (pid == getpid())
 			return log_fail(-EINVAL, "-p %d is inftrace itself", pid);
-		report_children(o, pid);
 	}
 	return 0;
 }
@@ -576,6 +578,7 @@ int targets_check(struct targets *t)
 
 /* ---- attaching ---- */
 
+/* -ESRCH, of which nothing is said: it has exited. */
 static int targets_add_process(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
 {
 	int err = session_target(c->session, pid);
@@ -583,7 +586,7 @@ static int targets_add_process(const struct targets *t, struct capture *c, pid_t
 	/* from now on the programs see it exit; it may have exited before, and its number may have been reused */
 	if (!err && pidfd >= 0 && has_exited(pidfd)) {
 		session_target_gone(c->session, pid);
-		return log_fail(-ESRCH, "process %d has exited while inftrace was attaching", pid);
+		return -ESRCH;
 	}
 	if (err)
 		return log_fail(err, "-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
@@ -591,8 +594,6 @@ static int targets_add_process(const struct targets *t, struct capture *c, pid_t
 		metadata_process(c->metadata, pid);
 	err = tasks_add_process(c->tasks, pid) ?: attach_process(c->session->attach, pid, 0);
 	pythons_look(c->pythons, pid);
-	if (err == -ESRCH)
-		log_error("process %d has exited while inftrace was attaching", pid);
 	if (err == -EACCES) {
 		log_warn("process %d has privileges that inftrace does not have: its files may not be read and "
 			 "its functions are left out",
@@ -600,6 +601,15 @@ static int targets_add_process(const struct targets *t, struct capture *c, pid_t
 		err = 0;
 	}
 	return err < 0 ? err : 0;
+}
+
+static int targets_add_given(const struct targets *t, struct capture *c, pid_t pid, int pidfd)
+{
+	int err = targets_add_process(t, c, pid, pidfd);
+
+	if (err == -ESRCH)
+		log_error("process %d has exited while inftrace was attaching", pid);
+	return err;
 }
 
 /* -a: learns the names of running processes, and probes the engines among them. Processes come and go meanwhile. */
@@ -643,9 +653,13 @@ int targets_attach(struct targets *t, struct capture *c)
 	if (!err)
 		err = session_attach(c->session);
 	if (!err && o->command)
-		err = targets_add_process(t, c, t->cmd.pid, -1);
-	for (size_t i = 0; i < o->n_pids && !err; i++)
+		err = targets_add_given(t, c, t->cmd.pid, -1);
+	for (size_t i = 0; i < o->n_given && !err; i++)
+		err = targets_add_given(t, c, o->pids[i], t->pidfds[i]);
+	for (size_t i = o->n_given; i < o->n_pids && !err; i++) {
 		err = targets_add_process(t, c, o->pids[i], t->pidfds[i]);
+		err = err == -ESRCH ? 0 : err;
+	}
 	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
 		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
@@ -660,7 +674,7 @@ pid_t targets_hold_pid(const struct targets *t)
 {
 	if (t->o->command)
 		return t->o->hold ? 0 : t->cmd.pid;
-	return t->o->n_pids == 1 ? t->o->pids[0] : 0;
+	return t->o->n_given == 1 ? t->o->pids[0] : 0;
 }
 
 /* ---- end ---- */

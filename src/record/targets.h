@@ -42,6 +42,10 @@ struct targets {
 	bool command_exited; /* by itself */
 };
 
+/* Adds to o->pids the running children of the same program, such as a server's workers, and theirs, as long as there are fewer than
+ * 256 in all. */
+void targets_add_children(struct record_options *o);
+
 /* Checks that the targets exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);
 
