@@ -66,6 +66,30 @@ test_flight() {
 	check "flight: the dumps are valid" "$INFTRACE" validate "$TMP/dumps/"*
 }
 
+# A server: its API is one process, which has the sockets and is named with -p, its engine another one.
+test_server() {
+	local engine headline
+	server_started server env -C "$AT" "${RUN[@]}" serve.py 2
+	engine=$(pgrep -P "$SERVER" -f pipe_handle)
+	recording TRACER server --strict --engine "$TOP/engines/vllm.json" --profile "$TMP/server.jsonl" -o "$TMP/server.json" -p "$SERVER" || return 0
+	check "server: its engine is recorded with it" grep -q 'recorded with it: [12] running child' "$TMP/server.err"
+	check "server: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" 40 10 6
+	cp "$TMP/check.out" "$TMP/server.clients"
+	kill -TERM "$SERVER"
+	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/server.log" "$TMP/server.err"
+	check_shown "server: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_vllm_server.py" \
+		"$TMP/server.clients" "$TMP/server.jsonl" "$SERVER" "$engine"
+	check "server: valid" "$INFTRACE" validate --require request_prof,token_prof "$TMP/server.json" "$TMP/server.jsonl"
+	schema_fits "server: as the schema says" profile "$TMP/server.jsonl"
+	"$INFTRACE" report --json "$TMP/server.jsonl" >"$TMP/report.json"
+	schema_fits "server: the report as JSON, too" report "$TMP/report.json"
+	# the client's clock: from before it connected to after it had read; the rest is for a machine that does other things, too
+	headline='(lambda p, first: len(p) == 1 and p[0]["ttft_us"]["count"] == 40 == p[0]["to_engine_us"]["count"] and
+		all(0.8 * first[i] < p[0]["ttft_us"][k] * 1e3 + 5e6 and p[0]["ttft_us"][k] * 1e3 < 1.01 * first[i] + 1e7 for i, k in ((19, "p50"), (35, "p90"))))'
+	expect "server: the headline is what clients saw" "$headline"'([x for x in r[0]["processes"] if x["steps"]],
+		sorted(e["first"] - e["connected"] for e in c))' r="$TMP/report.json" c="$TMP/server.clients"
+}
+
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
 	replay_junk
