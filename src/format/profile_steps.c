@@ -347,7 +347,9 @@ char *profile_add_path(char *p, const struct recording *rec, const char *prefix,
 	}
 	if (c->others_ns)
 		p = fmt_us(profile_add_key(p, prefix, "_rest_us"), c->others_ns);
-	return c->unknown_ns ? fmt_us(profile_add_key(p, prefix, "_unknown_us"), c->unknown_ns) : p;
+	if (c->unknown_ns)
+		p = fmt_us(profile_add_key(p, prefix, "_unknown_us"), c->unknown_ns);
+	return c->estimated_ns ? fmt_us(profile_add_key(p, prefix, "_estimated_us"), c->estimated_ns) : p;
 }
 
 /* ---- steps that wait until it is known what their rows were, why they did not begin sooner, and what the GPU did ---- */

@@ -127,6 +127,8 @@ SHAPE(TOKEN | SEQUENCE, pathN_us, US, OPTIONAL, "why it could not begin sooner: 
 SHAPE(TOKEN | SEQUENCE, path_rest_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "
 	"nanosecond; absent if 0")
+SHAPE(SEQUENCE, path_estimated_us, US, OPTIONAL, "the part of all these that was divided in proportion: of a gap with more than 256 changes of "
+	"thread or state, in which the request came, only the last 256 are kept one by one; absent if 0")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
 SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
 	"is no stage of its own: every stage contains some of it. Absent while unknown, and if inftrace runs in a pid namespace")

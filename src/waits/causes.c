@@ -89,6 +89,44 @@ void causes_add_gap(struct causes *c, const struct rec_gap *gap)
 	c->unknown_ns += gap->unknown_ns;
 }
 
+void causes_add_rest(struct causes *c, const struct rec_gap *gap, uint64_t ns)
+{
+	struct gap_segment rest[GAP_CAUSES_MAX + 1];
+	size_t n = gap->n_causes, k;
+	uint64_t whole = 0, left = ns;
+	bool all;
+
+	memcpy(rest, gap->seg, n * sizeof(*rest));
+	rest[n] = (struct gap_segment){ .dur_ns = gap->others_ns };
+	for (size_t i = 0; i < gap->n; i++) {
+		const struct gap_segment *s = &gap->seg[n + i];
+
+		for (k = 0; k < n && !cause_is(&rest[k], s); k++)
+			;
+		if (s->state < ST_MAX)
+			rest[k].dur_ns -= s->dur_ns < rest[k].dur_ns ? s->dur_ns : rest[k].dur_ns;
+	}
+	for (k = 0; k <= n; k++)
+		whole += rest[k].dur_ns;
+	all = ns == whole;
+	for (k = 0; k <= n && whole; k++) {
+		struct gap_segment *s = &rest[k];
+		/* the last one that has any takes what the rounding leaves */
+		uint64_t part = s->dur_ns == whole ? left : (uint64_t)((unsigned __int128)s->dur_ns * left / whole);
+
+		whole -= s->dur_ns;
+		left -= part;
+		s->by_ns = s->by_ns < part ? s->by_ns : part;
+		s->dur_ns = part;
+		if (k == n)
+			c->others_ns += part;
+		else if (part)
+			causes_add(c, s);
+	}
+	c->unknown_ns += left;
+	c->estimated_ns += all ? 0 : ns - left;
+}
+
 void causes_finish(struct causes *c, size_t most)
 {
 	causes_merge(c);

@@ -51,10 +51,10 @@ void gap_log_add(struct gap_log *l, const struct rec_gap *gap)
 		log_drop(l, l->gaps);
 }
 
-/* Adds the causes of a part of a gap. What came before its listed segments is unknown. */
+/* Adds the causes of a part of a gap. What is unknown of a gap is its beginning. */
 static void add_part(struct causes *c, const struct rec_gap *gap, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t left = to_ns - from_ns;
+	uint64_t left = to_ns - from_ns, known_ns = gap->h.start_ns + gap->unknown_ns, listed_ns = gap->h.start_ns + gap->h.dur_ns;
 
 	for (size_t i = 0; i < gap->n; i++) {
 		struct gap_segment s = gap->seg[gap->n_causes + i];
@@ -67,6 +67,16 @@ static void add_part(struct causes *c, const struct rec_gap *gap, uint64_t from_
 		s.dur_ns = end - s.start_ns;
 		left -= s.dur_ns;
 		causes_add(c, &s);
+	}
+	if (gap->n)
+		listed_ns = gap->seg[gap->n_causes + gap->n - 1].start_ns;
+	if (known_ns < from_ns)
+		known_ns = from_ns;
+	if (listed_ns > to_ns)
+		listed_ns = to_ns;
+	if (known_ns < listed_ns) {
+		causes_add_rest(c, gap, listed_ns - known_ns);
+		left -= listed_ns - known_ns;
 	}
 	c->unknown_ns += left;
 }

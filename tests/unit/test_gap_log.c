@@ -45,17 +45,18 @@ TEST(intervals)
 	static const struct {
 		uint64_t from, to;
 		bool queued, whole;
-		uint64_t sum, one, two, unknown;
+		uint64_t sum, one, two, unknown, estimated;
 	} cases[] = {
-		{ 900, 3300, false, true, 600, 300, 300, 0 },
-		{ 1150, 2050, false, true, 100, 50, 50, 0 },   /* across both edges */
-		{ 1150, 2050, false, false, 100, 50, 0, 50 },  /* what is not listed is unknown ... */
-		{ 900, 2500, false, false, 400, 200, 200, 0 }, /* ... but not of a whole gap */
-		{ 1200, 2000, true, true, 0, 0, 0, 0 },        /* steps ran */
-		{ 500, 1100, true, true, 600, 0, 100, 500 },   /* before anything is known */
-		{ 500, 800, true, true, 300, 0, 0, 300 },
-		{ 500, 800, false, true, 0, 0, 0, 0 },
-		{ 3300, 4000, true, true, 0, 0, 0, 0 },
+		{ 900, 3300, false, true, 600, 300, 300, 0, 0 },
+		{ 1150, 2050, false, true, 100, 50, 50, 0, 0 },     /* across both edges */
+		{ 1150, 2050, false, false, 100, 50, 50, 0, 50 },   /* what is not listed is estimated ... */
+		{ 900, 2100, false, false, 300, 100, 200, 0, 0 },   /* ... but not all of it */
+		{ 900, 2500, false, false, 400, 200, 200, 0, 0 },
+		{ 1200, 2000, true, true, 0, 0, 0, 0, 0 },        /* steps ran */
+		{ 500, 1100, true, true, 600, 0, 100, 500, 0 },   /* before anything is known */
+		{ 500, 800, true, true, 300, 0, 0, 300, 0 },
+		{ 500, 800, false, true, 0, 0, 0, 0, 0 },
+		{ 3300, 4000, true, true, 0, 0, 0, 0, 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -66,6 +67,47 @@ TEST(intervals)
 		assert_int_equal(cause_ns(&c, 1), cases[i].one);
 		assert_int_equal(cause_ns(&c, 2), cases[i].two);
 		assert_int_equal(c.unknown_ns, cases[i].unknown);
+		assert_int_equal(c.estimated_ns, cases[i].estimated);
+		gap_log_free(l);
+	}
+}
+
+/* Of the time that has no segments: the causes beyond the listed ones, in proportion, to the nanosecond; before that it is unknown. */
+TEST(not_listed)
+{
+	struct rec_gap gap = {
+		.h = { .start_ns = 1000, .dur_ns = 1000, .tgid = 10, .kind = REC_GAP },
+		.context = CONTEXT,
+		.others_ns = 101,
+		.unknown_ns = 200,
+		.n_causes = 2,
+		.n = 2,
+		.seg = { { .dur_ns = 500, .tid = 1, .state = ST_CPU, .by_ns = 500 }, { .dur_ns = 199, .tid = 2, .state = ST_RUNNABLE, .by_tid = 1, .by_ns = 90 },
+			{ .start_ns = 1900, .dur_ns = 100, .tid = 1, .state = ST_CPU }, { .start_ns = 1899, .dur_ns = 1, .tid = 3, .state = ST_CPU } },
+	};
+	static const struct {
+		uint64_t from, to, one, two, others, unknown, estimated;
+	} cases[] = {
+		{ 1000, 2000, 500, 199, 101, 200, 0 },
+		{ 1100, 2000, 500, 199, 101, 100, 0 },
+		{ 1200, 2000, 500, 199, 101, 0, 0 },
+		{ 1899, 2000, 100, 0, 1, 0, 0 },
+		{ 1550, 2000, 299, 99, 52, 0, 349 }, /* 400, 199 and 100 of 699 */
+		{ 1898, 2000, 100, 0, 2, 0, 1 },
+		{ 1000, 1150, 0, 0, 0, 150, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct gap_log *l = gap_log_new();
+		struct causes c = {};
+
+		gap_log_add(l, &gap);
+		assert_int_equal(gap_log_sum(l, 10, CONTEXT, cases[i].from, cases[i].to, false, &c), cases[i].to - cases[i].from);
+		assert_int_equal(cause_ns(&c, 1), cases[i].one);
+		assert_int_equal(cause_ns(&c, 2), cases[i].two);
+		assert_int_equal(c.others_ns + cause_ns(&c, 3), cases[i].others);
+		assert_int_equal(c.unknown_ns, cases[i].unknown);
+		assert_int_equal(c.estimated_ns, cases[i].estimated);
 		gap_log_free(l);
 	}
 }
