@@ -37,16 +37,15 @@ class Scheduler:
 
     def schedule(self):
         new, budget, tokens = [], PROMPT_ROWS, {}
-        while self.waiting and len(self.running) < self.slots:
+        known = list(self.running)
+        for r in known:
+            tokens[r.request_id] = 1 if r.got else min(r.prompt - r.computed, budget)
+            budget -= 0 if r.got else tokens[r.request_id]
+        while self.waiting and len(self.running) < self.slots and budget:
             new.append(self.waiting.popleft())
             self.running.append(new[-1])
-        for r in self.running:
-            rows = 1 if r.got else min(r.prompt - r.computed, budget)
-            budget -= 0 if r.got else rows
-            if rows:
-                tokens[r.request_id] = rows
-        new = [r for r in new if r.request_id in tokens]
-        known = [r for r in self.running if r.request_id in tokens and r not in new]
+            tokens[new[-1].request_id] = min(new[-1].prompt, budget)
+            budget -= tokens[new[-1].request_id]
         return SchedulerOutput(
             [NewRequestData(r.request_id, [], [], None, ([],), 0) for r in new],
             CachedRequestData([r.request_id for r in known], set(), [], [r.computed for r in known]),
