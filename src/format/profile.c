@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/path_code.h"
 #include "format/profile_line.h"
 #include "gpu/info.h"
 #include "process_sums.h"
@@ -168,8 +169,11 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		profile_steps_gap(ps->steps, (const struct rec_gap *)rec);
 		profile_requests_gap(ps->requests, (const struct rec_gap *)rec);
 	}
-	if (rec->kind == REC_STACK)
+	if (rec->kind == REC_STACK) {
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
+		if (ps->lines.code)
+			path_code_add(ps->lines.code, (const struct rec_stack *)rec);
+	}
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
 		return;
 	if (rec->kind == REC_FUNCTION) {
@@ -369,6 +373,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	profile_steps_free(ps->steps);
 	profile_ops_free(ps->ops);
 	profile_stacks_free(ps->stacks);
+	path_code_free(ps->lines.code);
 	profile_lines_clear(&ps->lines);
 	free(ps);
 	return err;
@@ -397,6 +402,8 @@ struct sink *profile_sink_new(struct writer *w, const struct recording *rec)
 	ps->lines.tgid = rec->tgid;
 	ps->lines.tasks = rec->tasks;
 	ps->rec = *rec;
+	if (rec->stacks && rec->gaps)
+		ps->lines.code = path_code_new(rec->stacks);
 	ps->steps = profile_steps_new(&ps->lines, &ps->rec);
 	ps->ops = profile_ops_new(&ps->lines, &ps->rec);
 	ps->stacks = profile_stacks_new(&ps->lines, &ps->rec, ps->ops);

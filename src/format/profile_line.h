@@ -45,6 +45,7 @@ struct profile_lines {
 	bool windows; /* shape begins with the number of the window */
 	uint32_t window;
 	uint32_t seen; /* the most sequences in one step of any process */
+	struct path_code *code; /* NULL: stacks are not recorded */
 };
 
 /* Begins a line about a process (0: none in particular), up to the place of the first key of the shape,
@@ -154,8 +155,10 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
 /* What the GPU did during a step. */
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
 
-/* Adds causes to a shape: the longest, and the rest. Finishes them. */
-char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c);
+/* Adds causes of time within from_ns..to_ns to a shape: the longest, and the rest. Finishes them. code: NULL, or what tells which code it
+ * was. */
+char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c, const struct path_code *code, uint64_t from_ns,
+	uint64_t to_ns);
 
 /* Why a step did not begin sooner; comes before the second profile_steps_settled() after the step, if it comes. */
 void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r);

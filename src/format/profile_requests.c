@@ -197,7 +197,7 @@ static char *add_request_path(struct profile_requests *q, char *p, const struct 
 	between = gap_log_sum(q->gaps, l->tgid, l->context, l->start, l->end, false, &c);
 	if (between < l->between) /* after its last step, before there was another one */
 		c.unknown_ns += l->between - between;
-	return profile_add_path(p, q->rec, "path", &c);
+	return profile_add_path(p, q->rec, "path", &c, q->lines->code, start, l->end);
 }
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not

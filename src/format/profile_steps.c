@@ -15,6 +15,7 @@
 #include "engine/rows.h"
 #include "format/derive.h"
 #include "format/gpu_gaps.h"
+#include "format/path_code.h"
 #include "format/stack_text.h"
 #include "format/step_overhead.h"
 #include "gpu/info.h"
@@ -28,6 +29,8 @@
 #define GAP_MIN_NS 1000 /* a shorter gap is not worth a cause, even if it is the longest */
 
 #define GAP_ROUNDS 2 /* of settled records, after which the gap before a step is known: waits/gaps.h */
+
+#define CODE_ROUNDS 100 /* the same where its samples have to come first, a second: they are unwound */
 
 #define HELD_MAX 8192 /* if full, the first ones are written with what is known then */
 
@@ -55,7 +58,7 @@ struct held_step {
 	struct rec_gpu_step *gpu; /* NULL: not known */
 	struct step_of_gpu of_gpu;
 	struct causes *gap, *waits; /* likewise */
-	uint64_t gap_ns;
+	uint64_t gap_from_ns, gap_ns;
 	char *text; /* of its shape and stages */
 	size_t told_at, gpu_at, len;
 };
@@ -312,7 +315,9 @@ static char *add_text(char *p, const char *prefix, const char *key, const char *
 	return fmt_json_str(profile_add_key(p, prefix, key), text, strnlen(text, max));
 }
 
-static char *add_cause(char *p, const struct recording *rec, const char *prefix, const struct gap_segment *s)
+#define CODE_MIN_NS 5000000 /* a shorter cause has hardly a sample */
+
+static char *add_cause(char *p, const struct recording *rec, const char *prefix, const struct gap_segment *s, const char *code)
 {
 	const char *call = s->call == CALL_NONE ? NULL : syscall_name(s->call);
 	char name[GAP_FD_MAX];
@@ -333,17 +338,23 @@ static char *add_cause(char *p, const struct recording *rec, const char *prefix,
 		p = fmt_u64(profile_add_key(p, prefix, "_behind_tid"), s->by_tid);
 		p = fmt_us(profile_add_key(p, prefix, "_behind_us"), s->by_ns);
 	}
+	if (code)
+		p = add_text(p, prefix, "_in", code, PATH_CODE_MAX);
 	return fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
 }
 
-char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c)
+char *profile_add_path(char *p, const struct recording *rec, const char *prefix, struct causes *c, const struct path_code *code, uint64_t from_ns,
+	uint64_t to_ns)
 {
-	char key[16];
+	char key[16], in[PATH_CODE_MAX];
 
 	causes_finish(c, PATH_MAX_LISTED);
 	for (unsigned int i = 0; i < c->n; i++) {
+		const struct gap_segment *s = &c->list[i];
+		bool known = code && s->dur_ns >= CODE_MIN_NS && path_code_find(code, s->tid, (enum time_state)s->state, from_ns, to_ns, in);
+
 		snprintf(key, sizeof(key), "%s%u", prefix, i + 1);
-		p = add_cause(p, rec, key, &c->list[i]);
+		p = add_cause(p, rec, key, s, known ? in : NULL);
 	}
 	if (c->others_ns)
 		p = fmt_us(profile_add_key(p, prefix, "_rest_us"), c->others_ns);
@@ -368,9 +379,9 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->gap)
-		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, "path", h->gap);
+		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, "path", h->gap, ps->lines->code, h->gap_from_ns, h->gap_from_ns + h->gap_ns);
 	if (h->waits)
-		p = profile_add_path(p, ps->rec, "wait", h->waits);
+		p = profile_add_path(p, ps->rec, "wait", h->waits, NULL, 0, 0);
 	if (h->gpu)
 		p = add_gpu_parts(p, ps->rec, ps->gaps, &h->of_gpu, h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
@@ -510,8 +521,12 @@ void profile_steps_gap(struct profile_steps *ps, const struct rec_gap *r)
 		return;
 	*to = xcalloc(1, sizeof(**to));
 	causes_add_gap(*to, r);
-	if (!within)
-		h->gap_ns = r->h.dur_ns;
+	if (within)
+		return;
+	h->gap_from_ns = r->h.start_ns;
+	h->gap_ns = r->h.dur_ns;
+	if (ps->lines->code && h->gap_ns >= CODE_MIN_NS)
+		h->waits_gap = CODE_ROUNDS;
 }
 
 void profile_steps_settled(struct profile_steps *ps)

@@ -131,6 +131,12 @@ const struct frame *stack_subject(const struct stacks *s, uint32_t stack)
 	return named ? named : first;
 }
 
+bool stack_frame_is_library(const struct frame *f)
+{
+	return f->kind == FRAME_PYTHON && (!f->file || f->file[0] == '<' ||
+		(path_in_library(f->file) && !path_after(f->file, "/site-packages/") && !path_after(f->file, "/dist-packages/")));
+}
+
 const char *stack_kind_name(uint32_t kind)
 {
 	if (kind == SAMPLE_CPU)

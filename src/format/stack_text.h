@@ -3,6 +3,7 @@
 #ifndef INFTRACE_STACK_TEXT_H
 #define INFTRACE_STACK_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,9 @@ const char *stack_text_mapping(const struct frame *f, char buf[STACK_TEXT_MAX]);
  * kernel nor in the C library, if it has a name, else the innermost outside of the kernel with one, else the innermost.
  * NULL: there is no frame. */
 const struct frame *stack_subject(const struct stacks *s, uint32_t stack);
+
+/* Whether it is Python's own: of the standard library, or in no file. */
+bool stack_frame_is_library(const struct frame *f);
 
 /* "sample" (on the CPU) or "wait", of enum sample_kind; NULL for what is neither. */
 const char *stack_kind_name(uint32_t kind);

@@ -254,7 +254,7 @@ void gap_causes_add(struct gap_causes *g, const struct gap_cause *cause)
 
 uint32_t gap_name(struct model *m, uint32_t name, uint32_t behind)
 {
-	char text[256];
+	char text[512];
 
 	snprintf(text, sizeof(text), "%s, mostly %s", model_text(m, name), model_text(m, behind));
 	return model_name(m, text);

@@ -272,7 +272,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 #define PATHS_MAX 4
 
 struct path_row {
-	uint32_t comm, state, call, file, peer, behind; /* names */
+	uint32_t comm, state, call, file, peer, behind, in; /* names */
 	uint32_t tid, pid, behind_tid;
 	int64_t ns, behind_ns;
 };
@@ -288,6 +288,7 @@ static const struct read_key path_keys[] = {
 	{ "behind", KEY_NAME, offsetof(struct path_row, behind) },
 	{ "behind_tid", KEY_U32, offsetof(struct path_row, behind_tid) },
 	{ "behind_us", KEY_US, offsetof(struct path_row, behind_ns) },
+	{ "in", KEY_NAME, offsetof(struct path_row, in) },
 	{ "us", KEY_US, offsetof(struct path_row, ns) },
 };
 
@@ -316,12 +317,16 @@ static uint32_t path_name(struct model *m, const struct path_row *row, const cha
 	return model_name(m, name);
 }
 
-/* "behind bash": who ran on its CPU, or continued it; 0: nobody, or unknown. */
+/* "behind bash": who ran on its CPU, or continued it; or the code that it was "in". 0: nobody, or unknown. */
 static uint32_t path_behind(struct model *m, const struct path_row *row)
 {
 	const char *who = model_text(m, row->behind);
-	char text[64];
+	char text[280];
 
+	if (row->in && !row->behind) {
+		snprintf(text, sizeof(text), "in %.256s", model_text(m, row->in));
+		return model_name(m, text);
+	}
 	if (!row->behind || row->behind_ns > row->ns)
 		return 0;
 	if (row->behind_tid)
@@ -334,7 +339,7 @@ static uint32_t path_behind(struct model *m, const struct path_row *row)
 static void path_add(struct profile_reader *r, const struct process *p, struct gap_causes *to, const struct path_row *row,
 	struct largest_cause *ret)
 {
-	struct gap_cause c = { .ns = row->ns, .behind_ns = row->behind_ns, .count = 1 };
+	struct gap_cause c = { .ns = row->ns, .behind_ns = row->in && !row->behind ? row->ns : row->behind_ns, .count = 1 };
 	char of[32] = "", process[80];
 
 	if (row->comm && row->pid && row->pid != p->pid) {

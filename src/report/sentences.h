@@ -26,7 +26,7 @@ const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 #define NAME(m, name) text_printable((char[64]){ 0 }, 64, model_text(m, name))
 
 /* The same of a cause of a gap: a thread, a process, a system call and another thread. */
-#define GAP_NAME(m, name) text_printable((char[128]){ 0 }, 128, model_text(m, name))
+#define GAP_NAME(m, name) text_printable((char[384]){ 0 }, 384, model_text(m, name))
 
 /* For %llu. */
 #define LLU(v) ((unsigned long long)(v))

@@ -5,6 +5,7 @@
  */
 #include "cases.h"
 #include "export/samples.h"
+#include "format/path_code.h"
 #include "format/stack_text.h"
 #include "pftrace.h"
 #include "profile_lines.h"
@@ -26,6 +27,7 @@ static const struct frame frames[] = {
 	{ .name = "~handler \"a\\b\"", .kind = FRAME_JIT },
 	{ .name = "[unknown]", .kind = FRAME_UNKNOWN },
 	{ .name = long_name, .file = "/lib/libx.so", .kind = FRAME_NATIVE },
+	{ .name = "loads", .file = "/usr/lib/python3.11/json/__init__.py", .line = 3, .kind = FRAME_PYTHON },
 };
 
 /* Innermost first, as from stacks_get(). */
@@ -34,8 +36,9 @@ static const uint32_t stack_frames[][8] = {
 	{ 4, 3, 1, 0 },
 	{ 4, 3, 6, 0 },
 	{ 5, 7, 8, 0 },
+	{ 2, 10, 1, 0 },
 };
-static const unsigned int stack_len[] = { 3, 4, 4, 4 };
+static const unsigned int stack_len[] = { 3, 4, 4, 4, 4 };
 static uint32_t deep[DEEP];
 
 unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
@@ -643,6 +646,71 @@ TEST(test_python_places)
 	stack_text(&(struct frame){ .name = "f", .file = path, .line = 7, .kind = FRAME_PYTHON }, text);
 	assert_memory_equal(text, "f (dnn", 6);
 	assert_true(strlen(text) < 300);
+}
+
+/* ---- which code a thread was in for most of an interval ---- */
+
+#define IN_MAP "std::map<int, int>::at(int) [libx.so] from sched.run (sched.py:212)"
+#define IN_FUTEX "futex_wait [kernel] from sched.run (sched.py:212)"
+
+TEST_WITH(test_path_code, setup_stacks, teardown)
+{
+	static const struct {
+		uint32_t stacks[6];
+		size_t n;
+		const char *in; /* NULL: not known */
+	} cases[] = {
+		{ { 0 }, 1, NULL },
+		{ { 0, 0 }, 2, IN_MAP },
+		{ { 4, 4 }, 2, IN_MAP }, /* called by the standard library */
+		{ { 1, 0, 1, 0, 1 }, 5, IN_FUTEX },
+		{ { 0, 1, 4 }, 3, "sched.run (sched.py:212)" },
+		{ { 3, 3, 3, 0 }, 4, "nf_hook [kernel]" },
+		{ { 2, 2 }, 2, "futex_wait [kernel]" },
+		{ { 99, 99, 99 }, 3, NULL },
+		{ { 77, 77 }, 2, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" },
+	};
+	struct path_code *c = path_code_new(rec.stacks);
+	char text[PATH_CODE_MAX];
+	struct rec_stack r;
+
+	assert_false(path_code_find(c, TID, ST_CPU, 0, UINT64_MAX, text));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t at = 1000 * (1 + i);
+
+		for (size_t k = 0; k < cases[i].n; k++) {
+			r = sample(at + 10 * k, TID, cases[i].stacks[k], 10);
+			path_code_add(c, &r);
+			r.h.tid = TID + 1;
+			r.stack = 3;
+			path_code_add(c, &r);
+			r.h.tid = TID;
+			r.step = 5; /* a step's own */
+			path_code_add(c, &r);
+		}
+		assert_int_equal(path_code_find(c, TID, ST_CPU, START + at, START + at + 999, text), cases[i].in != NULL);
+		if (cases[i].in)
+			assert_text(text, cases[i].in);
+	}
+	/* the earlier ones are there, too */
+	assert_true(path_code_find(c, TID, ST_CPU, START + 2000, START + 2999, text));
+	assert_text(text, IN_MAP);
+	/* a wait: by its state and its end */
+	r = wait_of(50000, 1000, TID, 1);
+	path_code_add(c, &r);
+	assert_true(path_code_find(c, TID, ST_BLOCKED_FUTEX, START + 50500, START + 51000, text));
+	assert_text(text, IN_FUTEX);
+	assert_false(path_code_find(c, TID, ST_BLOCKED_IO, START + 50500, START + 51000, text));
+	assert_false(path_code_find(c, TID, ST_BLOCKED_FUTEX, START + 49000, START + 50999, text));
+	/* the oldest make room */
+	for (uint64_t i = 0; i < 70000; i++) {
+		r = sample(60000 + i, TID, 0, 1);
+		path_code_add(c, &r);
+	}
+	assert_true(path_code_find(c, TID, ST_CPU, START, UINT64_MAX, text));
+	assert_true(path_code_find(c, TID, ST_CPU, START + 60000 + 69000, START + 60000 + 69100, text));
+	assert_false(path_code_find(c, TID, ST_CPU, START + 2000, START + 2999, text));
+	path_code_free(c);
 }
 
 RUN_TESTS(NULL, NULL)
