@@ -66,19 +66,26 @@ test_flight() {
 	check "flight: the dumps are valid" "$INFTRACE" validate "$TMP/dumps/"*
 }
 
-# A server: its API is one process, which has the sockets and is named with -p, its engine another one.
-test_server() {
-	local engine headline
-	server_started server env -C "$AT" "${RUN[@]}" serve.py 2
+# served NAME REQUESTS GAP SERVE-ARGUMENT... [-- RECORD-OPTION...]: a server, whose API is one process, which has the sockets and is named
+# with -p, and its engine another one.
+served() {
+	local name=$1 engine
+	args_split "${@:4}"
+	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
 	engine=$(pgrep -P "$SERVER" -f pipe_handle)
-	recording TRACER server --strict --engine "$TOP/engines/vllm.json" --profile "$TMP/server.jsonl" -o "$TMP/server.json" -p "$SERVER" || return 0
-	check "server: its engine is recorded with it" grep -q 'recorded with it: [12] running child' "$TMP/server.err"
-	check "server: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" 40 10 6
-	cp "$TMP/check.out" "$TMP/server.clients"
+	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
+	check "$name: its engine is recorded with it" grep -q 'recorded with it: [12] running child' "$TMP/$name.err"
+	check "$name: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
+	cp "$TMP/check.out" "$TMP/$name.clients"
 	kill -TERM "$SERVER"
-	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/server.log" "$TMP/server.err"
-	check_shown "server: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_vllm_server.py" \
-		"$TMP/server.clients" "$TMP/server.jsonl" "$SERVER" "$engine"
+	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
+	check_shown "$name: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_vllm_server.py" \
+		"$TMP/$name.clients" "$TMP/$name.jsonl" "$SERVER" "$engine" ${BEFORE:+"$TMP/$name.out"}
+}
+
+test_server() {
+	local headline
+	served server 40 10 -- -o "$TMP/server.json" || return 0
 	check "server: valid" "$INFTRACE" validate --require request_prof,token_prof "$TMP/server.json" "$TMP/server.jsonl"
 	schema_fits "server: as the schema says" profile "$TMP/server.jsonl"
 	"$INFTRACE" report --json "$TMP/server.jsonl" >"$TMP/report.json"
@@ -88,6 +95,14 @@ test_server() {
 		all(0.8 * first[i] < p[0]["ttft_us"][k] * 1e3 + 5e6 and p[0]["ttft_us"][k] * 1e3 < 1.01 * first[i] + 1e7 for i, k in ((19, "p50"), (35, "p90"))))'
 	expect "server: the headline is what clients saw" "$headline"'([x for x in r[0]["processes"] if x["steps"]],
 		sorted(e["first"] - e["connected"] for e in c))' r="$TMP/report.json" c="$TMP/server.clients"
+}
+
+# Its event loop is held up by one function, which those that wait for it name.
+test_held_up() {
+	served held 100 20 20 -- -e +samples || return 0
+	check "held: valid" "$INFTRACE" validate "$TMP/held.jsonl"
+	"$INFTRACE" report "$TMP/held.jsonl" >"$TMP/report"
+	check "held: the report names the function" grep -qE '^ .* python3 \([0-9]+\): cpu, mostly in .* from parse_large \(serve.py:[0-9]+\)$' "$TMP/report"
 }
 
 # Batches that no scheduler makes, and that change while they are read.

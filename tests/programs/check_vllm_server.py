@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_vllm_server.py CLIENTS PROFILE API ENGINE
+"""check_vllm_server.py CLIENTS PROFILE API ENGINE [OUTPUT]
 
 Requests of serve_client.py to vllm_like/serve.py, whose API and engine are the processes API and ENGINE: each is one line, of the engine's
 request and of the API's socket, which its id alone tells; its tokens are those that its client got, and its times lie within what
-the client's clock allows."""
+the client's clock allows. With what the server has printed, those that its event loop had no time for must name the function that held
+it up, and others must not."""
 
 import sys
 
@@ -12,7 +13,31 @@ from check_requests import Wrong
 from reading import ns, read_lines
 
 
-def check(clients, profile, api, engine):
+LOST = 0.3  # of the time until it was passed on
+LOST_NS, NOT_LOST_NS = 60_000_000, 5_000_000
+
+
+def check_held(clients, got, output):
+    """Of each request, how long the loop was held up before it was passed on to the engine."""
+    held = [tuple(map(int, line.split()[1:])) for line in output if line.startswith("held ")]
+    passed = {int(line.split()[1]): int(line.split()[2]) for line in output if line.startswith("passed ")}
+    right = wrong = missed = close = 0
+    for name, client in clients.items():
+        shape = got[f"GET /{name}"]["shape"]
+        lost = sum(max(0, min(end, passed[name]) - max(begin, client["sent"])) for begin, end in held)
+        named = any("parse_large (serve.py:" in shape.get(f"path{i}_in", "") for i in range(1, 5))
+        if lost >= LOST_NS and lost >= LOST * (passed[name] - client["sent"]):
+            right, missed = right + named, missed + (not named)
+        elif lost <= NOT_LOST_NS:
+            wrong += named
+        else:
+            close += 1
+    print(f"{len(held)} times held; {right + missed} requests lost time by it, {right} of them name it; {wrong} others do; {close} close")
+    if right < 10 or wrong > 0.1 * right or missed > 0.1 * (right + missed):
+        raise Wrong("too few are right")
+
+
+def check(clients, profile, api, engine, output):
     clients = {e["name"]: e for e in clients}
     lines = [e for e in profile if e["event"] == "request_prof" and e["shape"].get("request", "").startswith("GET /")]
     got = {e["shape"]["request"]: e for e in lines}
@@ -32,10 +57,12 @@ def check(clients, profile, api, engine):
         if not ns(stage["queued"]) < ns(stage["ttft_client"]) <= client["first"] - client["connected"] + 10_000_000:
             raise Wrong(f"request {name}: {stage['ttft_client']} us to its first token, its client waited for {client['first'] - client['connected']} ns")
     print(f"{len(clients)} requests, each in one line with its socket")
+    if output:
+        check_held(clients, got, output)
 
 
 if __name__ == "__main__":
     try:
-        check(*map(read_lines, sys.argv[1:3]), *map(int, sys.argv[3:]))
+        check(*map(read_lines, sys.argv[1:3]), *map(int, sys.argv[3:5]), [line for path in sys.argv[5:] for line in open(path)])
     except Wrong as e:
         sys.exit(str(e))

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-A server whose engine has the names of vLLM's, in a process of its own: serve.py SLOTS. It prints its port and "ready", answers requests
-of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by SIGTERM.
+A server whose engine has the names of vLLM's, in a process of its own: serve.py SLOTS [HOLD_EVERY]. It prints its port and "ready", answers
+requests of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by
+SIGTERM. Each HOLD_EVERYth request has a large JSON to be parsed, for which it holds up the event loop; it prints from when to when, and
+when it passed each request on.
 """
 import asyncio
 import collections
@@ -15,6 +17,7 @@ import time
 import urllib.parse
 import uuid
 
+from vllm.v1.engine.core import now
 from vllm.v1.core.sched.scheduler import CachedRequestData, ModelRunnerOutput, NewRequestData, SchedulerOutput
 
 PROMPT_ROWS = 64  # at most in a step
@@ -113,9 +116,15 @@ def engine(pipe, slots):
             pipe.send(told)
 
 
+def parse_large(text):
+    return json.loads(text)
+
+
 class Api:
-    def __init__(self, pipe):
+    def __init__(self, pipe, hold_every):
         self.pipe = pipe
+        self.hold_every = hold_every
+        self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if hold_every else ""
         self.waiting = {}
 
     def take(self):
@@ -127,10 +136,16 @@ class Api:
         url = urllib.parse.urlsplit(head.split(" ", 2)[1])
         asked = {k: int(v) for k, v in urllib.parse.parse_qsl(url.query)}
         sum(range(20000))  # the tokenizer
+        if self.hold_every and int(url.path[1:]) % self.hold_every == self.hold_every - 1:
+            begin = now()
+            parse_large(self.large)
+            print("held", begin, now(), flush=True)
         request_id = "cmpl-" + (url.path[1:] or uuid.uuid4().hex)
         inner = f"{request_id}-0-{uuid.uuid4().hex[:8]}"
         queue = self.waiting[inner] = asyncio.Queue()
         self.pipe.send((inner, asked["prompt"], asked["tokens"]))
+        if self.hold_every:
+            print("passed", url.path[1:], now(), flush=True)
         writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
         for n in itertools.count():
             over = await queue.get()
@@ -145,8 +160,8 @@ class Api:
         del self.waiting[inner]
 
 
-async def serve(pipe):
-    api, over = Api(pipe), asyncio.Event()
+async def serve(pipe, hold_every):
+    api, over = Api(pipe, hold_every), asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(pipe.fileno(), api.take)
     loop.add_signal_handler(signal.SIGTERM, over.set)
@@ -163,7 +178,7 @@ def main():
     child = processes.Process(target=engine, args=(theirs, int(sys.argv[1])))
     child.start()
     ours.recv()
-    asyncio.run(serve(ours))
+    asyncio.run(serve(ours, int(sys.argv[2]) if len(sys.argv) > 2 else 0))
     child.join()
 
 
