@@ -191,9 +191,12 @@ static struct join_socket *find_by_id(struct pairs *p, const char *id, const str
 #define BY_ID (UINT64_C(1) << 63) /* a number that stands for an id */
 
 /* Numbers requests by their ids, as the engine's objects and the answers have them. The process that answers may be another one than
- * the engine, which then gets them by messages on other sockets. Neither those nor answers with another id are joined by time. */
+ * the engine, which then gets them by messages on other sockets. Neither those nor answers with another id are joined by time. Of
+ * several of the engine's in one answer the first one is meant. */
 static void number_by_ids(struct pairs *p, const struct handles *handles)
 {
+	struct join_sequence *of[HELD_MAX] = { NULL }; /* of each record */
+
 	for (size_t i = 0; i < p->n_records; i++)
 		request_answer_id(p->records[i], p->ids[i]);
 	for (size_t k = 0; k < p->n_done + p->n_open; k++) {
@@ -207,8 +210,11 @@ static void number_by_ids(struct pairs *p, const struct handles *handles)
 				p->sockets[i].given = BY_ID | i;
 		}
 		q->given = handle ? 0 : q->given;
-		if (!s)
+		if (!s || (of[s - p->sockets] && of[s - p->sockets]->start <= q->start))
 			continue;
+		if (of[s - p->sockets])
+			of[s - p->sockets]->given = 0;
+		of[s - p->sockets] = q;
 		q->given = s->given = BY_ID | (uint64_t)(s - p->sockets);
 		s->tgid = q->tgid;
 	}

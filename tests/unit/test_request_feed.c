@@ -271,15 +271,16 @@ TEST_WITH(test_ids, setup, teardown)
 		{ { "0_cmpl-a", "cmpl-b" }, { "cmpl-b", "cmpl-a" }, { 8, 7 }, PID },
 		{ { "cmpl-a-0", "cmpl-a-1-0" }, { "cmpl-a-1", "cmpl-a" }, { 8, 7 }, API_PID }, /* the longer one is meant */
 		{ { "cmpl-a", "cmpl-ab" }, { "cmpl-a", "mpl-ab" }, { 7, 0 }, API_PID },       /* not a part of another word */
-		{ { "0_cmpl-a", "1_cmpl-a" }, { "cmpl-a" }, { 0, 0 }, API_PID },             /* two choices in one answer */
+		{ { "0_cmpl-a", "1_cmpl-a" }, { "cmpl-a" }, { 0, 7 }, API_PID },             /* two choices in one answer: the first one */
 		{ { "cmpl-a", "cmpl-b" }, { "cmpl-a", "cmpl-a", "cmpl-b" }, { 0, 9 }, API_PID },
 		{ { "cmpl-a", "cmpl-b" }, { "cmpl-c", "cmpl-a" }, { 8, 0 }, PID }, /* not by time */
 		{ { "cmpl-a", "cmpl-b" }, { "", "cmpl-a" }, { 8, 0 }, PID },       /* nor with a message of another process */
 	};
 	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
 	static const struct rows_step steps[] = {
-		{ .number = 0, .start = 1000, .end = 4000, .n = 2, .parts = { { 1001, 0, 9, 1 }, { 1002, 0, 9, 1 } } },
-		{ .number = 1, .start = 5000, .end = 9000, .n = 2, .parts = { { 1001, 9, 1, 1 }, { 1002, 9, 1, 1 } } },
+		{ .number = 0, .start = 1000, .end = 2000, .n = 1, .parts = { { 1002, 0, 9, 1 } } },
+		{ .number = 1, .start = 2000, .end = 4000, .n = 2, .parts = { { 1001, 0, 9, 1 }, { 1002, 9, 1, 1 } } },
+		{ .number = 2, .start = 5000, .end = 9000, .n = 2, .parts = { { 1001, 9, 1, 1 }, { 1002, 10, 1, 1 } } },
 	};
 
 	add_rows_probe();
