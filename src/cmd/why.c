@@ -66,7 +66,7 @@ int cmd_why(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, {} };
 	static const struct argp argp = { options, why_parse_option, NULL, doc, children, NULL, NULL };
-	struct why_args a = { .record = { .events = EVENTS_DEFAULT | EVENT_STACKS }, .duration_ns = 3 * NSEC_PER_SEC };
+	struct why_args a = { .record = { .events = EVENTS_DEFAULT | EVENT_STACKS | EVENT_SAMPLES }, .duration_ns = 3 * NSEC_PER_SEC };
 	int code = EXIT_USAGE;
 
 	argp_err_exit_status = EXIT_USAGE;

@@ -33,7 +33,7 @@
 #define THREADS_MAX 16 /* that call the engine; others are left out */
 #define CHAIN_MAX 8
 #define SHOWN_MAX 64 /* later ones are shown once more */
-#define STACKS_MAX 256 /* of threads that wait at the end; others are shown without */
+#define STACKS_MAX 256 /* of threads that wait at the end, and of those that ran; others are shown without */
 #define FRAMES_SHOWN 5
 #define BUSIEST 3 /* threads that are shown of a process without steps */
 #define OFTEN_SHARE 0.5
@@ -59,6 +59,12 @@ struct waiting {
 	uint32_t tid, stack; /* its number in the recording */
 };
 
+/* The latest sample of a thread on a CPU. */
+struct running {
+	uint32_t tid, stack;
+	uint64_t ns;
+};
+
 struct why {
 	struct view view;
 	struct sink sink;
@@ -70,6 +76,8 @@ struct why {
 	size_t n_callers, more_callers;
 	struct waiting waiting[STACKS_MAX];
 	size_t n_waiting;
+	struct running running[STACKS_MAX]; /* if full, further threads have none */
+	size_t n_running;
 	uint64_t unanswered, oldest_ns; /* requests, and when the first of them came */
 	pid_t shown[SHOWN_MAX];
 	size_t n_shown;
@@ -306,20 +314,34 @@ static pid_t put_culprit(struct why *w, const struct doing *d)
 	return (pid_t)often.tid;
 }
 
-/* Where it waits: from the innermost function that says something outwards, "in a < b < main". */
+#define STILL_NS 100000000 /* what ran so long ago may be over */
+
+/* The stack in which a thread waits, or has run a moment ago. */
+static uint32_t stack_of(const struct why *w, const struct doing *d)
+{
+	for (size_t i = 0; i < w->n_waiting && d->state != 'R'; i++) {
+		if (w->waiting[i].tid == (uint32_t)d->tid)
+			return w->waiting[i].stack;
+	}
+	for (size_t i = 0; i < w->n_running && d->state == 'R'; i++) {
+		if (w->running[i].tid == (uint32_t)d->tid && w->running[i].ns + STILL_NS > w->now_ns)
+			return w->running[i].stack;
+	}
+	return STACK_NONE;
+}
+
+/* Where it is: from the innermost function that says something outwards, "in a < b < main". */
 static void put_stack(struct why *w, const struct doing *d)
 {
+	uint32_t stack = stack_of(w, d);
 	char text[STACK_TEXT_MAX], shown[STACK_TEXT_MAX];
 	const struct frame *subject, *f;
 	const uint32_t *frames;
 	unsigned int n, shown_frames = 0;
-	size_t i = 0;
 
-	while (i < w->n_waiting && w->waiting[i].tid != (uint32_t)d->tid)
-		i++;
-	if (i == w->n_waiting || !w->rec->stacks || !(subject = stack_subject(w->rec->stacks, w->waiting[i].stack)))
+	if (stack == STACK_NONE || !w->rec->stacks || !(subject = stack_subject(w->rec->stacks, stack)))
 		return;
-	n = stacks_get(w->rec->stacks, w->waiting[i].stack, &frames);
+	n = stacks_get(w->rec->stacks, stack, &frames);
 	for (unsigned int k = 0; k < n && shown_frames < FRAMES_SHOWN; k++) {
 		f = stacks_frame(w->rec->stacks, frames[k]);
 		if (!f || (!shown_frames && f != subject))
@@ -460,6 +482,18 @@ static void why_step(struct why *w, const struct rec_step *r)
 	*c = (struct caller){ r->h.tgid, r->h.tid, r->number, r->h.start_ns, r->h.start_ns + r->h.dur_ns, r->h.flags & REC_F_OPEN_END };
 }
 
+static void why_sample(struct why *w, const struct rec_stack *r)
+{
+	size_t i = 0;
+
+	while (i < w->n_running && w->running[i].tid != r->h.tid)
+		i++;
+	if (i == STACKS_MAX)
+		return;
+	w->n_running += i == w->n_running;
+	w->running[i] = (struct running){ r->h.tid, r->stack, r->h.start_ns };
+}
+
 static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct why *w = (struct why *)((char *)s - offsetof(struct why, sink));
@@ -469,6 +503,8 @@ static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 		why_step(w, (const struct rec_step *)h);
 	if (h->kind == REC_STACK && h->id == SAMPLE_OFF_CPU && h->flags & REC_F_OPEN_END && w->n_waiting < STACKS_MAX)
 		w->waiting[w->n_waiting++] = (struct waiting){ h->tid, ((const struct rec_stack *)h)->stack };
+	if (h->kind == REC_STACK && h->id == SAMPLE_CPU)
+		why_sample(w, (const struct rec_stack *)h);
 	if (h->kind != REC_REQUEST || !(h->flags & REC_F_OPEN_END))
 		return;
 	if (!w->unanswered++ || h->start_ns < w->oldest_ns)
