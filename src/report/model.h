@@ -297,6 +297,12 @@ static inline int64_t request_first_token(const struct request *r)
 	return r->ttft < 0 ? -1 : r->ttft + r->parts[TIME_QUEUED];
 }
 
+/* From the step that gave its first token until that was written to its socket; -1: unknown. */
+static inline int64_t request_written(const struct request *r)
+{
+	return r->ttft < 0 || r->ttft_client < r->ttft + r->parts[TIME_QUEUED] ? -1 : r->ttft_client - r->ttft - r->parts[TIME_QUEUED];
+}
+
 /* Whether it is a request in batches, with known rows. */
 static inline bool request_told_apart(const struct request *r)
 {

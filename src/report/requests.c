@@ -333,6 +333,7 @@ static void find_typical(struct sample *s, const struct requests_member *members
 		r[i] = &s->p->served.requests[members[i * n / chosen].request];
 	t->first = median_over(s->values, chosen, i, request_first_token(r[i]));
 	t->token = median_over(s->values, chosen, i, r[i]->tpot);
+	t->written = median_over(s->values, chosen, i, request_written(r[i]));
 	t->answered = median_over(s->values, chosen, i, r[i]->answered);
 	for (unsigned int k = 0; k < TIME_PARTS; k++) {
 		t->first_parts[k] = median_over(s->values, chosen, i, part_time(r[i], REQUEST_LATE_FIRST, k));
@@ -493,6 +494,18 @@ static void find_parts(const struct process *p, const struct request_typical *t,
 	}
 }
 
+/* Whether the first token was written late by a tenth or more of the time that its client waited for it. */
+static bool find_written(const struct request_typical *t, const struct request *r, struct request_late *ret)
+{
+	int64_t written = request_written(r), more = written - (int64_t)t->written;
+
+	if (written < 0 || more < LEAST_NS || (double)more < LEAST_SHARE * (double)r->ttft_client)
+		return false;
+	*ret = (struct request_late){ .kind = REQUEST_LATE_WRITTEN, .value = written, .excess = more, .compared = t->compared };
+	ret->typical = (int64_t)t->written;
+	return true;
+}
+
 /* Whether the answer came late by a tenth or more of the whole time that its client waited. */
 static bool find_answer(const struct request_typical *t, const struct request *r, struct request_late *ret)
 {
@@ -517,6 +530,8 @@ bool request_late_find(const struct process *p, const struct request_typicals *t
 
 	if (!(r->flags & REQUEST_PARTED) || (r->flags & REQUEST_LOST))
 		return false;
+	if (kind == REQUEST_LATE_WRITTEN)
+		return find_written(t, r, ret);
 	if (kind == REQUEST_LATE_ANSWER)
 		return find_answer(t, r, ret);
 	*ret = (struct request_late){ .kind = kind, .compared = typical > 0 ? t->compared : 0 };

@@ -43,6 +43,7 @@ enum request_late_kind {
 	REQUEST_LATE_FIRST,  /* the first token */
 	REQUEST_LATE_TOKENS, /* the tokens after the first */
 	REQUEST_LATE_NONE,   /* it never got a token */
+	REQUEST_LATE_WRITTEN, /* its first token was written long after the step that gave it */
 	REQUEST_LATE_ANSWER, /* its answer was written long after its last step */
 	REQUEST_LATE_KINDS,
 };
@@ -51,7 +52,7 @@ enum request_late_kind {
 struct request_typical {
 	uint32_t class;    /* the length of their prompts, as a class */
 	uint32_t compared; /* 0: too few */
-	double answered;   /* median */
+	double written, answered; /* medians */
 	double first;      /* medians up to the first token */
 	double first_parts[TIME_PARTS];
 	double token; /* and for each token after it */

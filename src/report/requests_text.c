@@ -158,6 +158,7 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 		[REQUEST_LATE_FIRST] = ", first token after %s",
 		[REQUEST_LATE_TOKENS] = ", %s per token",
 		[REQUEST_LATE_NONE] = ", no token after %s",
+		[REQUEST_LATE_WRITTEN] = ", first token written %s after the step that gave it",
 		[REQUEST_LATE_ANSWER] = ", answer written %s after its last step",
 	};
 	struct text t = text_in(buf, SENTENCE_MAX);
@@ -335,6 +336,7 @@ static void put_late(struct json_object *o, const struct model *m, const struct 
 		[REQUEST_LATE_FIRST] = "ttft",
 		[REQUEST_LATE_TOKENS] = "tpot",
 		[REQUEST_LATE_NONE] = "no_token",
+		[REQUEST_LATE_WRITTEN] = "ttft_written",
 		[REQUEST_LATE_ANSWER] = "answer",
 	};
 	const struct request_wait *waits = p->served.waits + r->first_wait;

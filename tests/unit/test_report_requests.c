@@ -243,6 +243,19 @@ TEST(test_clients)
 		"  queued          86.96 % ");
 }
 
+/* A token that was there is written late, as by a server whose event loop is held up. */
+TEST(test_written)
+{
+	struct profile *p = profile_new();
+
+	for (int i = 0; i < 10; i++)
+		LINE(p, .number = 1 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .queued = 10, .prefill = 100, .decode = 50,
+			.shape = ",\"joined\":true", .stages = i == 7 ? ",\"ttft_client\":400000.000" : i == 8 ? ",\"ttft_client\":109000.000"
+													: ",\"ttft_client\":111000.000");
+	PROFILE_SAYS(p, ARGV("-"), "request 8 (sequence 0, 500 prompt tokens), first token written 290 ms after the step that gave it instead of 1.00 ms\n",
+		"!request 9 (");
+}
+
 /* Engines whose rows are unknown have requests, too; indistinguishable ones are not judged. */
 TEST(test_slo_steps)
 {
