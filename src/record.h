@@ -407,7 +407,7 @@ struct rec_memory {
 #define REQUEST_GAP_PARTS (1 << REQUEST_GAP_BITS)
 #define REQUEST_GAPS (REQUEST_GAP_OCTAVES * REQUEST_GAP_PARTS)
 #define REQUEST_HEAD_LEN 64
-#define REQUEST_ANSWER_LEN 112 /* has the `id` of an answer of the OpenAI API, also behind an event's "data: " and a chunk's size */
+#define REQUEST_ANSWER_LEN 160 /* has the `id` of an answer of the OpenAI API, and of an event with a token of SGLang's own */
 
 /* A request that was served through a socket. */
 struct rec_request {

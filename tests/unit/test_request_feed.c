@@ -178,6 +178,8 @@ TEST(test_answer_id)
 		{ "15a\r\ndata: {\"id\":\"chatcmpl-0123456789abcdef0123456789abcdef\",\"object\":\"chat.comp", "chatcmpl-0123456789abcdef0123456789abcdef" },
 		{ "", "" },
 		{ "{\"text\":\"x\",\"meta_info\":{\"id\":\"m\"", "m" },
+		{ "6a\r\ndata: {\"text\":\" The\",\"output_ids\":[576],\"meta_info\":{\"id\":\"0123456789abcdef0123456789abcdef\",\"finish_reason\":null",
+			"0123456789abcdef0123456789abcdef" },
 		{ "{\"id\":7}", "" },
 		{ "{\"id\":\"\"}", "" },
 		{ "{\"id\":\"not ended", "" },
