@@ -326,7 +326,6 @@ static int engines_check(pid_t pid, const char *engine, uint64_t ns)
 	struct record_options o = {
 		.pids = &pid,
 		.n_pids = 1,
-		.n_given = 1,
 		.events = EVENT_FUNCTIONS | EVENT_FUNCTIONS_NAMED,
 		.engines = &engine,
 		.n_engines = engine != NULL,

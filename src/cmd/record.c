@@ -13,7 +13,6 @@
 #include "cmd/record_window.h"
 #include "cmd/target.h"
 #include "record/metadata.h"
-#include "record/targets.h"
 #include "record/trigger.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -283,7 +282,6 @@ int cmd_record(int argc, char **argv)
 	if (!err)
 		err = record_window_check(&o);
 	if (!err) {
-		targets_add_children(&o);
 		events_listening(&o);
 		code = record_run(&o);
 	} else if (err != -EINVAL)

@@ -23,7 +23,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "pid", 'p', "PID,..", 0, "processes, with their threads, running children of the same program, and the children that they start; may be repeated", 1 },
+	{ "pid", 'p', "PID,..", 0, "processes, with their threads, their running children that a preset matches, and all that they start; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
 	{ "user", CMD_TEXT(struct record_options, user), "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto, all installed ones); none for none; may be repeated", 1 },

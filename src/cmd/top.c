@@ -9,7 +9,6 @@
 
 #include "cmd/cmd.h"
 #include "cmd/target.h"
-#include "record/targets.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -139,7 +138,6 @@ int cmd_top(int argc, char **argv)
 		!target_check(&a.record, "top") && !gpu_options_check(&a.record)) {
 		/* for the terminal's characters and their width; numbers stay as they are */
 		setlocale(LC_CTYPE, "");
-		targets_add_children(&a.record);
 		code = top_run(&a.record, &a.top);
 	}
 	target_free(&a.record);

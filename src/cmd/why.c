@@ -8,7 +8,6 @@
 
 #include "cmd/cmd.h"
 #include "cmd/target.h"
-#include "record/targets.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -75,7 +74,6 @@ int cmd_why(int argc, char **argv)
 	} else if (!a.record.n_pids) {
 		log_error("why: give the engine's process with -p PID");
 	} else {
-		targets_add_children(&a.record);
 		events_listening(&a.record);
 		code = why_run(&a.record, a.duration_ns);
 		if (cmd_flush("the screen") && !code)

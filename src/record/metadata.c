@@ -986,7 +986,7 @@ struct metadata *metadata_new(const struct record_options *o, const struct probe
 
 	m->o = o;
 	m->probes = probes;
-	m->only = o->n_given == 1 ? (uint32_t)o->pids[0] : 0;
+	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
 	for (int i = 0; i < 2 && !m->hash; i++) { /* like the other tool, accepts any name after "sha256:" */
 		const char *value = environment_ours(hash_names[i]);
 		bool named = value && !strncmp(value, "sha256:", 7) && value[7];

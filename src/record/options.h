@@ -63,7 +63,7 @@ struct view {
 
 struct record_options {
 	pid_t *pids;
-	size_t n_pids, n_given; /* n_given: without children, which are the last ones */
+	size_t n_pids;
 	bool all;
 	bool discover;      /* every process that a preset matches */
 	const char *cgroup; /* every process in it; with discover, every match in it; NULL: none */

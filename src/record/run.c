@@ -821,7 +821,7 @@ static int run_attached(struct record_run *r)
 	}
 	hold_hurry(r->capture.session->hold); /* needs a privilege */
 	if (!err && r->o->gpu_attach)
-		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids, r->o->n_pids); /* needs one, too */
+		gpu_attach(r->intake.gpu, r->capture.inspector, r->targets.pids, r->targets.n_pids); /* needs one, too */
 	if (!err)
 		err = drop_privileges(r) ?: run_start(r);
 	if (err) {

@@ -202,10 +202,8 @@ static int discover_add_process(struct discover *d, const struct discover_found 
 
 /* ---- looking ---- */
 
-static bool is_engine_file(const struct discover *d, const char *path)
+static bool is_engine_file(const struct probe_table *pt, const char *path)
 {
-	const struct probe_table *pt = &d->c->probes;
-
 	for (size_t i = 0; i < pt->n_engines; i++) {
 		if (engine_shows(pt->engines[i], path))
 			return true;
@@ -264,7 +262,7 @@ static int discover_check_process(struct discover *d, struct other *o)
 	if (pidfd < 0)
 		return errno == ESRCH ? -ESRCH : 1;
 	if (d->by_preset)
-		matches = process_each_mapped(f.pid, match_mapping, d);
+		matches = process_each_mapped(f.pid, match_mapping, &d->c->probes);
 	ret = matches < 0 ? matches : !matches;
 	if (matches > 0) {
 		process_user(f.pid, &f.uid);
@@ -372,7 +370,7 @@ static void on_mapped(pid_t pid, const char *path, void *arg)
 {
 	struct discover *d = arg;
 
-	if (pid <= 0 || pid == getpid() || (d->by_preset && !is_engine_file(d, path)))
+	if (pid <= 0 || pid == getpid() || (d->by_preset && !is_engine_file(&d->c->probes, path)))
 		return;
 	if (*d->cgroup || d->n_mapped == MAPPED_MAX) { /* it may be outside the cgroup */
 		d->stirred = d->stirred || !is_alive_target(d, pid);
@@ -462,62 +460,90 @@ void discover_summary(struct discover *d)
 
 #define PIDFDS_MAX 256 /* usually 1024 descriptors are allowed */
 
-struct children {
-	struct record_options *o;
-	struct stat program; /* of the parent */
+#define FAMILY_MAX 1024 /* processes looked at: the given ones and what they have started */
+
+struct family {
+	pid_t members[FAMILY_MAX]; /* parents before their children */
+	size_t n;
 };
 
-static bool process_stat_program(pid_t pid, struct stat *ret)
+static int family_add_children(pid_t tid, void *arg)
 {
+	struct family *f = arg;
 	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	return !stat(path, ret);
-}
-
-static int add_children(pid_t tid, void *arg)
-{
-	struct record_options *o = ((struct children *)arg)->o;
-	const struct stat *program = &((struct children *)arg)->program;
-	char path[64];
-	struct stat sb;
 	pid_t pid;
-	FILE *f;
+	FILE *list;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
-	f = fopen(path, "re");
-	while (f && o->n_pids < PIDFDS_MAX && fscanf(f, "%d", &pid) == 1) {
+	list = fopen(path, "re");
+	while (list && f->n < FAMILY_MAX && fscanf(list, "%d", &pid) == 1) {
 		size_t i = 0;
 
-		while (i < o->n_pids && o->pids[i] != pid)
+		while (i < f->n && f->members[i] != pid)
 			i++;
-		if (i < o->n_pids || !process_stat_program(pid, &sb) || sb.st_dev != program->st_dev || sb.st_ino != program->st_ino)
-			continue;
-		o->pids = xreallocarray(o->pids, o->n_pids + 1, sizeof(*o->pids));
-		o->pids[o->n_pids++] = pid;
+		if (i == f->n)
+			f->members[f->n++] = pid;
 	}
-	if (f)
-		fclose(f);
+	if (list)
+		fclose(list);
 	return 0;
 }
 
-void targets_add_children(struct record_options *o)
+/* Whether it runs the program of one of the given processes. */
+static bool runs_given_program(const struct record_options *o, pid_t pid)
 {
-	struct children c = { .o = o };
+	struct stat own, given;
+	char path[64];
 
-	o->n_given = o->n_pids;
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &own))
+		return false;
 	for (size_t i = 0; i < o->n_pids; i++) {
-		if (process_stat_program(o->pids[i], &c.program))
-			process_each_thread(o->pids[i], add_children, &c);
+		snprintf(path, sizeof(path), "/proc/%d/exe", o->pids[i]);
+		if (!stat(path, &given) && own.st_dev == given.st_dev && own.st_ino == given.st_ino)
+			return true;
 	}
-	if (o->n_pids > o->n_given)
-		log_info("recorded with it: %zu running children of the same program, the first is process %d",
-			o->n_pids - o->n_given, o->pids[o->n_given]);
+	return false;
+}
+
+/* Adds those of the processes that the given ones have started, and these, that a preset matches, such as the engine and the workers of an
+ * API server. Later children are recorded in any case. Of others, warns if they run the same program. */
+static void targets_find_children(struct targets *t, const struct capture *c)
+{
+	const struct record_options *o = t->o;
+	struct family f = { .n = 0 };
+	char list[256] = ""; /* what does not fit is left out */
+	size_t len = 0;
+
+	for (size_t i = 0; i < o->n_pids && i < FAMILY_MAX; i++)
+		f.members[f.n++] = o->pids[i];
+	for (size_t i = 0; i < f.n; i++)
+		process_each_thread(f.members[i], family_add_children, &f);
+	for (size_t i = o->n_pids; i < f.n; i++) {
+		pid_t pid = f.members[i];
+		int pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* before it is looked at, since a PID may be reused */
+
+		if (pidfd >= 0 && t->n_pids < PIDFDS_MAX && process_each_mapped(pid, match_mapping, (void *)&c->probes) > 0) {
+			t->pids[t->n_pids] = pid;
+			t->pidfds[t->n_pids++] = pidfd;
+			continue;
+		}
+		if (pidfd >= 0)
+			close(pidfd);
+		if (len + 12 < sizeof(list) && runs_given_program(o, pid))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, ",%d", pid);
+	}
+	if (t->n_pids > o->n_pids)
+		log_info("recorded, too: %zu running children that a preset matches; the first is process %d", t->n_pids - o->n_pids,
+			t->pids[o->n_pids]);
+	else if (*list)
+		log_warn("process %d has children of the same program, which run already and are not recorded; to record them, too: -p %d%s",
+			o->pids[0], o->pids[0], list);
 }
 
 static int check_pids(const struct record_options *o)
 {
-	for (size_t i = 0; i < o->n_given; i++) {
+	for (size_t i = 0; i < o->n_pids; i++) {
 		pid_t pid = o->pids[i], tgid;
 
 		if (!process_exists(pid) || process_tgid(pid, &tgid))
@@ -564,9 +590,12 @@ int targets_check(struct targets *t)
 	int err;
 
 	/* all opened before any process is looked at, since a PID may be reused */
-	t->pidfds = xcalloc(o->n_pids + 1, sizeof(*t->pidfds));
-	for (size_t i = 0; i < o->n_pids; i++)
-		t->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
+	t->pids = xcalloc(o->n_pids + PIDFDS_MAX, sizeof(*t->pids));
+	t->pidfds = xcalloc(o->n_pids + PIDFDS_MAX, sizeof(*t->pidfds));
+	for (; t->n_pids < o->n_pids; t->n_pids++) {
+		t->pids[t->n_pids] = o->pids[t->n_pids];
+		t->pidfds[t->n_pids] = t->n_pids < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[t->n_pids], 0) : -1;
+	}
 	err = check_pids(o);
 	if (!err && o->command) {
 		err = command_check(o->command[0]);
@@ -647,18 +676,18 @@ int targets_attach(struct targets *t, struct capture *c)
 
 	if (c->session->hold)
 		hold_targets(t, c);
-	for (size_t i = 0; i < o->n_pids; i++)
-		attach_expect_process(c->session->attach, o->pids[i]);
+	targets_find_children(t, c);
+	for (size_t i = 0; i < t->n_pids; i++)
+		attach_expect_process(c->session->attach, t->pids[i]);
 	err = attach_named_files(c->session->attach);
 	if (!err)
 		err = session_attach(c->session);
 	if (!err && o->command)
 		err = targets_add_given(t, c, t->cmd.pid, -1);
-	for (size_t i = 0; i < o->n_given && !err; i++)
-		err = targets_add_given(t, c, o->pids[i], t->pidfds[i]);
-	for (size_t i = o->n_given; i < o->n_pids && !err; i++) {
-		err = targets_add_process(t, c, o->pids[i], t->pidfds[i]);
-		err = err == -ESRCH ? 0 : err;
+	for (size_t i = 0; i < t->n_pids && !err; i++) {
+		err = (i < o->n_pids ? targets_add_given : targets_add_process)(t, c, t->pids[i], t->pidfds[i]);
+		if (err == -ESRCH && i >= o->n_pids)
+			err = 0;
 	}
 	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
 		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
@@ -674,7 +703,7 @@ pid_t targets_hold_pid(const struct targets *t)
 {
 	if (t->o->command)
 		return t->o->hold ? 0 : t->cmd.pid;
-	return t->o->n_given == 1 ? t->o->pids[0] : 0;
+	return t->o->n_pids == 1 ? t->o->pids[0] : 0;
 }
 
 /* ---- end ---- */
@@ -698,9 +727,10 @@ int targets_end(struct targets *t)
 void targets_free(struct targets *t)
 {
 	user_free(&t->user);
-	for (size_t i = 0; t->pidfds && i < t->o->n_pids; i++) {
+	for (size_t i = 0; i < t->n_pids; i++) {
 		if (t->pidfds[i] >= 0)
 			close(t->pidfds[i]);
 	}
 	free(t->pidfds);
+	free(t->pids);
 }

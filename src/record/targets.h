@@ -35,16 +35,14 @@ void discover_summary(struct discover *d);
 
 struct targets {
 	const struct record_options *o; /* to be set by the creator */
-	int *pidfds;                    /* of o->pids, opened before anything is attached; -1: not available */
+	pid_t *pids;                    /* o->pids, then those of their children that a preset matches */
+	int *pidfds;                    /* of these, opened before anything is attached; -1: not available */
+	size_t n_pids;
 	struct command cmd;
 	struct user user;    /* of the command */
 	bool gone;           /* to be set by the creator: all of them have exited */
 	bool command_exited; /* by itself */
 };
-
-/* Adds to o->pids the running children of the same program, such as a server's workers, and theirs, as long as there are fewer than
- * 256 in all. */
-void targets_add_children(struct record_options *o);
 
 /* Checks that the targets exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);

@@ -472,7 +472,7 @@ static void find_target(const struct top *t, char buf[TEXT_MAX])
 		snprintf(buf, TEXT_MAX, "system");
 	} else if (o->command) {
 		snprintf(buf, TEXT_MAX, "%.64s", basename(o->command[0]));
-	} else if (o->n_given == 1) {
+	} else if (o->n_pids == 1) {
 		struct task *task = tasks_find(t->rec->tasks, (uint32_t)o->pids[0]);
 
 		if (task)
