@@ -133,7 +133,7 @@ test_next_release() {
 # Once a function was seen for a while, its calls are watched instead of all functions' being probed: the same, on both sides of that and
 # across it.
 test_watched() {
-	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "execing step" "threads step") n
+	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "execing step" "threads step") n late
 	watchpoints_here watched || return
 	[ -z "${TEST_ALL:-}" ] || cases+=("recursing recursive" "called_by_c step")
 	while read -r version PYTHON; do
@@ -145,8 +145,9 @@ test_watched() {
 			[ "${case% *}" != threads ] || n=4000 # four of them
 			check "$version, ${case% *}, watched: is recorded" stepped -v --strict --py-step "$name.${case#* }" -- \
 				"$PYTHON" "$P" "${case% *}" "$n" 0.003
+			late=$(sed -n 's/.* got their function probes up to \([0-9.]*\) ms after .*/\1/p' "$TMP/steps.err")
 			check "$version, ${case% *}, watched: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" \
-				"$name.${case#* }"
+				"$name.${case#* }" ${late:+"$late"}
 			check "$version, ${case% *}, watched: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/steps.err"
 			check "$version, ${case% *}, watched: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/steps.err")"
 			expect "$version, ${case% *}, watched: later steps say so, in each thread" \
