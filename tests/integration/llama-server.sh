@@ -183,12 +183,19 @@ each_model() { # NAME
 	for model in tiny mite; do
 		post /completion '{"model": "'$model'", "prompt": "the time of a token", "n_predict": 5, "ignore_eos": true}' >"$TMP/$model.said"
 	done
-	check_rc "$1: children that were there before are told" 0 "children .* not recorded; .*: -p $SERVER,[0-9]+,[0-9]+$" \
-		"$INFTRACE" record -d 100ms --profile "$TMP/later.jsonl" -p "$SERVER"
+	rm -f "$TMP/later.jsonl"
+	recording LATER later --profile "$TMP/later.jsonl" -p "$SERVER" || return 0
+	check "$1: children that were there before are recorded with it" grep -q 'recorded, too: 2 running children that a preset matches' "$TMP/later.err"
+	for model in tiny mite; do
+		post /completion '{"model": "'$model'", "prompt": "of a token", "n_predict": 4, "ignore_eos": true}' >"$TMP/$model.later"
+	done
+	interrupted "$1: they are recorded" "$LATER"
+	expect "$1: with their requests" '[r["shape"]["output_tokens"] for r in p if r["event"] == "request_prof" and r["shape"]["source_kind"] == "sequence"] == [4, 4]' \
+		p="$TMP/later.jsonl"
 	recorded "$1"
 	shapes request_prof "$1"
 	expect "$1: one request of each child, joined" \
-		'[[r["prompt_tokens"], r["output_tokens"], r["joined"]] for r in p if r["source_kind"] == "sequence"] == [[d["timings"]["prompt_n"], 5, True] for d in (a, b)] and len({r["pid"] for r in p}) == 3' \
+		'[[r["prompt_tokens"], r["output_tokens"], r["joined"]] for r in p if r["source_kind"] == "sequence" and r["output_tokens"] == 5] == [[d["timings"]["prompt_n"], 5, True] for d in (a, b)] and len({r["pid"] for r in p}) == 3' \
 		p="$TMP/$1.request_prof" a=last:"$TMP/tiny.said" b=last:"$TMP/mite.said"
 }
 
