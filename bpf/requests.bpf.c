@@ -248,11 +248,19 @@ __weak __noinline int request_end(struct connection *c)
 	return 0;
 }
 
+static __always_inline void beginning_read(char *to, u32 size, const struct transfer *x)
+{
+	u32 n = x->len < size ? x->len : size;
+
+	barrier_var(n);
+	if (n && n <= size)
+		bpf_probe_read_user(to, n, (void *)x->buf);
+}
+
 __weak __noinline int request_begin(struct connection *c, const struct transfer *x, u64 tgid_fd)
 {
 	struct rec_request *r;
 	u64 since;
-	u32 n;
 
 	if (!c || !x)
 		return 0;
@@ -271,10 +279,8 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 		WRITE_ONCE(((u64 *)r->gaps)[i], 0);
 	__builtin_memset(r->head, 0, sizeof(r->head));
 	__builtin_memset(r->answer, 0, sizeof(r->answer));
-	n = x->len < sizeof(r->head) ? x->len : sizeof(r->head);
-	barrier_var(n);
-	if (r->http && n && n <= sizeof(r->head))
-		bpf_probe_read_user(r->head, n, (void *)x->buf);
+	if (r->http)
+		beginning_read(r->head, sizeof(r->head), x);
 	c->ended = 0;
 	return 0;
 }
@@ -312,15 +318,6 @@ __weak __noinline int connection_read(struct connection *c, const struct transfe
 	return 0;
 }
 
-static __always_inline void answer_read(struct rec_request *r, const struct transfer *x)
-{
-	u32 n = x->len < sizeof(r->answer) ? x->len : sizeof(r->answer);
-
-	barrier_var(n);
-	if (n && n <= sizeof(r->answer))
-		bpf_probe_read_user(r->answer, n, (void *)x->buf);
-}
-
 __weak __noinline int connection_write(struct connection *c, const struct transfer *x)
 {
 	struct rec_request *r;
@@ -347,7 +344,7 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 		r->last_chunk_ns = x->to;
 	}
 	if (r->http && !r->answer[0] && !is_answer(x->head))
-		answer_read(r, x);
+		beginning_read(r->answer, sizeof(r->answer), x);
 	r->writes++;
 	r->blocked_ns += x->blocked;
 	r->bytes_written += x->bytes;

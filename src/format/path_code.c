@@ -8,9 +8,9 @@
 #include "format/stack_text.h"
 #include "util/alloc.h"
 
-#define KEPT 65536       /* samples; a power of two */
-#define LOOKED_AT 4096   /* of a thread in one interval: the latest */
-#define LATE 1024        /* samples that may come before an older one: CPUs are read in turn */
+#define KEPT 65536     /* samples */
+#define LOOKED_AT 4096 /* of a thread in one interval: the latest */
+#define LATE 1024      /* so many samples in a row from before the interval: none within it comes before them, though CPUs are read in turn */
 #define CPU_SAMPLES_MIN 2
 
 struct code_sample {

@@ -481,7 +481,7 @@ static int family_add_children(pid_t tid, void *arg)
 
 		while (i < f->n && f->members[i] != pid)
 			i++;
-		if (i == f->n)
+		if (i == f->n && pid != getpid()) /* a shell that is recorded may have started inftrace, too */
 			f->members[f->n++] = pid;
 	}
 	if (list)
@@ -506,8 +506,8 @@ static bool runs_given_program(const struct record_options *o, pid_t pid)
 	return false;
 }
 
-/* Adds those of the processes that the given ones have started, and these, that a preset matches, such as the engine and the workers of an
- * API server. Later children are recorded in any case. Of others, warns if they run the same program. */
+/* Adds running descendants of the given processes that a preset matches, such as the engine and the workers of an API server. Those that
+ * start later are recorded in any case. If none matches, warns of those that run the same program. */
 static void targets_find_children(struct targets *t, const struct capture *c)
 {
 	const struct record_options *o = t->o;
@@ -534,8 +534,8 @@ static void targets_find_children(struct targets *t, const struct capture *c)
 			len += (size_t)snprintf(list + len, sizeof(list) - len, ",%d", pid);
 	}
 	if (t->n_pids > o->n_pids)
-		log_info("recorded, too: %zu running children that a preset matches; the first is process %d", t->n_pids - o->n_pids,
-			t->pids[o->n_pids]);
+		log_info("also recorded: %zu running child process%s that a preset matches, first %d", t->n_pids - o->n_pids,
+			t->n_pids - o->n_pids == 1 ? "" : "es", t->pids[o->n_pids]);
 	else if (*list)
 		log_warn("process %d has children of the same program, which run already and are not recorded; to record them, too: -p %d%s",
 			o->pids[0], o->pids[0], list);

@@ -14,7 +14,7 @@
 #define RULE_PAIRS 8    /* joined pairs of a process that it takes for a rule about the writes of an answer */
 #define RULE_SOCKETS 16 /* the same of its sockets, joined or not, if one rule explains them all */
 #define EXTRA_MIN (-16)
-#define EXTRAS 64 /* of these rules */
+#define EXTRAS 64 /* numbers of extra writes that are tried, from EXTRA_MIN on: one for each bit of a word */
 
 #define ORDER_PAIRS 32 /* the same for the order in which answers began */
 
@@ -317,7 +317,7 @@ static struct join_rule guess_rule(const struct join *j, uint32_t tgid, const st
 			explained[e] += extras >> e & 1;
 	}
 	for (size_t e = 0; e < EXTRAS; e++) {
-		others += 2 * explained[e] > n;
+		others += 2 * explained[e] >= n;
 		rule.extra = explained[e] == n ? (int64_t)e + EXTRA_MIN : rule.extra;
 		rule.known |= explained[e] == n;
 	}

@@ -185,7 +185,7 @@ each_model() { # NAME
 	done
 	rm -f "$TMP/later.jsonl"
 	recording LATER later --profile "$TMP/later.jsonl" -p "$SERVER" || return 0
-	check "$1: children that were there before are recorded with it" grep -q 'recorded, too: 2 running children that a preset matches' "$TMP/later.err"
+	check "$1: children that were there before are recorded with it" grep -q 'also recorded: 2 running child processes that' "$TMP/later.err"
 	for model in tiny mite; do
 		post /completion '{"model": "'$model'", "prompt": "of a token", "n_predict": 4, "ignore_eos": true}' >"$TMP/$model.later"
 	done

@@ -74,7 +74,7 @@ served() {
 	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
 	engine=$(pgrep -P "$SERVER" -f pipe_handle)
 	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
-	check "$name: its engine is recorded with it" grep -q 'recorded, too: 1 running child' "$TMP/$name.err"
+	check "$name: its engine is recorded with it" grep -q 'also recorded: 1 running child process that' "$TMP/$name.err"
 	check "$name: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
 	cp "$TMP/check.out" "$TMP/$name.clients"
 	kill -TERM "$SERVER"
