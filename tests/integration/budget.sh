@@ -143,7 +143,7 @@ test_samples() {
 # Parts that fit are turned on again.
 test_again() {
 	spawn target "$TMP/steps"
-	begin again -p "$target" --budget 0.1% --engine none --op-detail -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
+	begin again -p "$target" --budget 1% --engine none --op-detail -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
 		--profile "$TMP/again.jsonl"
 	says again "operators are off"
 	kill -USR1 "$target"
