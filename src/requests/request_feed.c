@@ -180,7 +180,7 @@ static struct join_socket *find_by_id(struct pairs *p, const char *id, const str
 		struct join_socket *s = &p->sockets[i];
 		size_t n = strlen(p->ids[i]);
 
-		if (n < len || !n || !id_is_answer_of(id, p->ids[i]) || s->last < q->start || (!q->open && s->start > q->last))
+		if (n < len || !n || s->last < q->start || (!q->open && s->start > q->last) || !id_is_answer_of(id, p->ids[i]))
 			continue;
 		best = n > len ? s : NULL;
 		len = n;
