@@ -43,6 +43,7 @@ enum rec_kind {
 	REC_NODE,     /* an operator's node in the engine's graph, and its sources */
 	REC_MESSAGE,  /* a call moved data over a TCP connection */
 	REC_GAP,      /* made in user space: what came between two steps of a context, and who caused it */
+	REC_METRIC,   /* made in user space: a value of the engine's own metrics */
 	REC_KIND_MAX,
 };
 
@@ -662,6 +663,16 @@ struct rec_gap {
 };
 #define REC_GAP_SIZE(n) (__builtin_offsetof(struct rec_gap, seg) + (n) * sizeof(struct gap_segment))
 
+#define METRICS_MAX 1024
+#define METRIC_NAME_LEN 200 /* with its NUL */
+
+/* A value on the page with the metrics of an engine. Belongs to no thread. */
+struct rec_metric {
+	struct rec_hdr h;           /* an instant: when the page had arrived; id: the series, below METRICS_MAX */
+	u64 value;                  /* the bits of a double; finite */
+	char name[METRIC_NAME_LEN]; /* of the series, with its labels */
+};
+
 /* The largest record that a sink takes, and the largest that the programs send. */
 #define REC_SIZE_MAX sizeof(struct rec_gap)
 #define REC_SENT_MAX (REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX) + sizeof(struct python_task))
@@ -690,6 +701,7 @@ REC_ASSERT_WHOLE(struct rec_gpu);
 REC_ASSERT_WHOLE(struct rec_gpu_step);
 REC_ASSERT_WHOLE(struct rec_gpu_load);
 REC_ASSERT_WHOLE(struct rec_gap);
+REC_ASSERT_WHOLE(struct rec_metric);
 _Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_step_parts) <= REC_SIZE_MAX,
 	"a gap with all its segments is the largest record of a sink");
 _Static_assert(REC_SIZE_MAX <= REC_SENT_MAX, "a sample is the largest record that is sent");

@@ -55,6 +55,8 @@ static const struct argp_option options[] = {
 		"of --gpu: where its library takes more of a CPU in a process than this, 2% for example, it collects nothing for a while",
 		1 },
 	{ "cupti", CMD_TEXT(struct record_options, cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
+	{ "metrics", CMD_TEXT(struct record_options, metrics), "URL", 0,
+		"the engine's own metrics as counters in the traces, read once a second: http://HOST:PORT/metrics, or a PORT of this machine", 1 },
 	{ "hold-libraries", CMD_TRUE(struct record_options, hold), NULL, 0,
 		"a process that maps a library waits until the functions in it are probed, 50 ms at most; a COMMAND does "
 		"so anyway; with this option its children do, too",
@@ -239,6 +241,8 @@ static int check_events(const struct record_options *o)
 		why = "--counters: needs -e +pmu";
 	else if (o->events & EVENT_MESSAGES && !record_wants_trace(o))
 		why = "-e messages: they are in traces, so give -o, or with windows or a flight recorder --format";
+	else if (o->metrics && o->profile && !record_wants_trace(o))
+		why = "--metrics: they are in traces, so give -o, too";
 	else if (o->events & (EVENT_SAMPLES | EVENT_STACKS) && o->ring_bytes && o->ring_bytes < STACK_RING_MIN)
 		why = "--ring-size: stacks need at least 256KB";
 	if (why)

@@ -681,7 +681,8 @@ void chrome_counter(
 	p = fmt_string(fmt_lit(p, ",\"name\":"), d->name);
 	p = fmt_string(fmt_lit(p, ",\"cat\":"), category);
 	p = fmt_string(fmt_lit(p, ",\"args\":{"), d->unit);
-	event_end(c, fmt_lit(fmt_number(fmt_lit(p, ":"), d->value), "}"));
+	p = fmt_lit(p, ":");
+	event_end(c, fmt_lit(d->real ? fmt_float(p, d->value, sizeof(double)) : fmt_number(p, d->value), "}"));
 }
 
 static void chrome_write_memory(struct chrome_sink *c, const struct rec_memory *r)
@@ -692,6 +693,17 @@ static void chrome_write_memory(struct chrome_sink *c, const struct rec_memory *
 	drawn_memory(d, r);
 	for (size_t i = 0; i < MEMORY_COUNTERS; i++)
 		chrome_counter(c, r->h.tgid, r->h.tid, r->h.start_ns, "memory", &d[i]);
+}
+
+static void chrome_metric(struct chrome_sink *c, const struct rec_metric *r)
+{
+	struct drawn_counter d;
+
+	if (!c->metrics_named)
+		chrome_name_process(c, METRICS_PID, METRICS_NAME, 0);
+	c->metrics_named = true;
+	drawn_metric(&d, r);
+	chrome_counter(c, METRICS_PID, METRICS_PID, r->h.start_ns, METRICS_NAME, &d);
 }
 
 /* ---- what the next step of each context waited for, on tracks of their own ---- */
@@ -786,7 +798,7 @@ static void write_request_counter(
 
 	name_requests(c);
 	request_tracks_counter_name(c->requests, group, counter, name, &unit);
-	chrome_counter(c, REQUESTS_PID, REQUESTS_PID, ns, "batch", &(struct drawn_counter){ name, unit, value });
+	chrome_counter(c, REQUESTS_PID, REQUESTS_PID, ns, "batch", &(struct drawn_counter){ name, unit, value, false });
 }
 
 static const struct request_tracks_ops requests_ops = {
@@ -864,6 +876,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		if (!(rec->flags & REC_F_OPEN_START)) /* else no step was before it */
 			chrome_gap(c, (const struct rec_gap *)rec);
 		break;
+	case REC_METRIC:
+		chrome_metric(c, (const struct rec_metric *)rec);
+		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);
 		break;
@@ -925,7 +940,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	chrome_kineto_held(c, true);
 	chrome_end_file(c);
 	c->sink.w = w;
-	c->begun = c->loss_named = c->requests_named = false;
+	c->begun = c->loss_named = c->requests_named = c->metrics_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
 	c->gpus_named = 0;
 	memset(c->gpu_tracks_named, 0, sizeof(c->gpu_tracks_named));

@@ -89,6 +89,7 @@ struct chrome_sink {
 	} time;                          /* the last time that was written */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	bool requests_named;             /* in this file */
+	bool metrics_named;              /* likewise */
 	/* in this file: a bit for each */
 	uint64_t gpus_named;
 	uint64_t gpu_tracks_named[GPU_TRACKS_MAX / 64];

@@ -302,7 +302,7 @@ void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
 void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r)
 {
 	char name[GPU_COUNTER_NAME_MAX];
-	struct drawn_counter d;
+	struct drawn_counter d = { .real = false };
 
 	if (r->h.id >= GPU_DEVICES_MAX)
 		return;

@@ -105,9 +105,14 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 
 void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r)
 {
-	d[0] = (struct drawn_counter){ "rss", "bytes", r->rss_bytes };
-	d[1] = (struct drawn_counter){ "pages_allocated", "pages", r->pages_allocated };
-	d[2] = (struct drawn_counter){ "pages_freed", "pages", r->pages_freed };
+	d[0] = (struct drawn_counter){ "rss", "bytes", r->rss_bytes, false };
+	d[1] = (struct drawn_counter){ "pages_allocated", "pages", r->pages_allocated, false };
+	d[2] = (struct drawn_counter){ "pages_freed", "pages", r->pages_freed, false };
+}
+
+void drawn_metric(struct drawn_counter *d, const struct rec_metric *r)
+{
+	*d = (struct drawn_counter){ r->name, "value", r->value, true };
 }
 
 void drawn_loss(struct drawn *d, const struct loss *l)

@@ -73,9 +73,15 @@ bool drawn_of(struct drawn *d, const struct rec_hdr *h, struct irq_names **irqs)
 struct drawn_counter {
 	const char *name, *unit;
 	uint64_t value;
+	bool real; /* the value is the bits of a double */
 };
 
 void drawn_memory(struct drawn_counter d[MEMORY_COUNTERS], const struct rec_memory *r);
+
+/* The pseudo process of the engine's own metrics. */
+#define METRICS_PID 4194500
+#define METRICS_NAME "metrics"
+void drawn_metric(struct drawn_counter *d, const struct rec_metric *r);
 
 void drawn_loss(struct drawn *d, const struct loss *l);
 void drawn_mark(struct drawn *d, const struct mark *m);

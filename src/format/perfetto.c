@@ -145,7 +145,8 @@ static void perfetto_tracks_reset(struct perfetto_sink *s)
 		memset(pr->counter_rows, 0, sizeof(pr->counter_rows));
 		memset(pr->lane_rows, 0, sizeof(pr->lane_rows));
 	}
-	s->own_row = s->requests_row = 0;
+	s->own_row = s->requests_row = s->metrics_row = 0;
+	memset(s->metric_rows, 0, sizeof(s->metric_rows));
 	memset(s->gpu_rows, 0, sizeof(s->gpu_rows));
 	memset(s->gpu_step_rows, 0, sizeof(s->gpu_step_rows));
 	memset(s->gpu_counter_rows, 0, sizeof(s->gpu_counter_rows));
@@ -606,6 +607,18 @@ static void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 		event_write_counter(s, perfetto_counter(s, r->h.tgid, i, d[i].name, d[i].unit), r->h.start_ns, d[i].value);
 }
 
+static void perfetto_metric(struct perfetto_sink *s, const struct rec_metric *r)
+{
+	struct drawn_counter d;
+
+	drawn_metric(&d, r);
+	if (r->h.id < METRICS_MAX)
+		event_write_real(s,
+			perfetto_track(s, &s->metric_rows[r->h.id], perfetto_pseudo_process(s, &s->metrics_row, METRICS_PID, METRICS_NAME),
+				d.name, NO_RANK, d.unit),
+			r->h.start_ns, d.value);
+}
+
 /*
  * A flow binds to slices or instants. An instant of a waker shows where it was at the wake-up, perhaps
  * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
@@ -910,6 +923,9 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 	case REC_GAP:
 		if (!(rec->flags & REC_F_OPEN_START)) /* else no step was before it */
 			perfetto_gap(s, (const struct rec_gap *)rec);
+		break;
+	case REC_METRIC:
+		perfetto_metric(s, (const struct rec_metric *)rec);
 		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);

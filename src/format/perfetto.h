@@ -119,6 +119,7 @@ struct perfetto_sink {
 	uint64_t flow;                   /* id of the last flow */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row;           /* of their process in this file; 0: not described */
+	uint32_t metrics_row, metric_rows[METRICS_MAX]; /* likewise, and of each series */
 	struct perfetto_stacks *stacks;  /* NULL: none so far */
 	struct perfetto_gpus *gpus;      /* NULL: none so far */
 	/* of GPUs in this file; 0: not described */
@@ -261,6 +262,8 @@ enum held_kind {
 };
 void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
+/* likewise; bits: of a double */
+void event_write_real(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t bits);
 
 /* ---- events that wait for their turn ---- */
 

@@ -630,11 +630,19 @@ void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind
 	held_commit(s, e->row, EVENT_BEGIN, start, end > start ? end : start, kind, e->end);
 }
 
-void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value)
+static void counter_commit(struct perfetto_sink *s, uint32_t row, uint64_t ns, char *end)
 {
-	char *p = proto_u64(held_reserve(s), 30 /* counter_value */, value);
-
 	ns = perfetto_ts(s, ns);
 	if (row)
-		held_commit(s, row, EVENT_COUNTER, ns, ns, HELD_PLAIN, p);
+		held_commit(s, row, EVENT_COUNTER, ns, ns, HELD_PLAIN, end);
+}
+
+void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value)
+{
+	counter_commit(s, row, ns, proto_u64(held_reserve(s), 30 /* counter_value */, value));
+}
+
+void event_write_real(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t bits)
+{
+	counter_commit(s, row, ns, proto_fixed64(held_reserve(s), 44 /* double_counter_value */, bits));
 }

@@ -609,7 +609,7 @@ void flight_dump_processes(struct flight *f, struct thread_map *processes)
 	const struct stored_entry *e;
 
 	while ((e = next_entry(f, &at, f->dump.horizon_ns))) {
-		if (e->rec->kind != REC_ON_CPU && record_end(e->rec) > f->dump.horizon_ns)
+		if (e->rec->kind != REC_ON_CPU && e->rec->kind != REC_METRIC && record_end(e->rec) > f->dump.horizon_ns)
 			((struct flight_process *)thread_map_get(processes, e->rec->tgid))->records++;
 	}
 }

@@ -187,7 +187,9 @@ void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (!in->sink || ((h->kind == REC_GPU || h->kind == REC_GPU_LOAD) && h->start_ns + h->dur_ns < in->totals->open_ns))
+	bool began_before = h->kind == REC_GPU || h->kind == REC_GPU_LOAD || h->kind == REC_METRIC; /* perhaps */
+
+	if (!in->sink || (began_before && h->start_ns + h->dur_ns < in->totals->open_ns))
 		return;
 	in->totals->records[h->kind]++;
 	intake_pass_record(in, h, size);

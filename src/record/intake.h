@@ -10,6 +10,7 @@
 struct gaps;
 struct gpu;
 struct overhead;
+struct scrape;
 struct step_limit;
 struct unwinder;
 
@@ -20,6 +21,7 @@ struct intake {
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder;     /* NULL: no stacks */
 	struct gpu *gpu;               /* NULL: no --gpu */
+	struct scrape *scrape;         /* NULL: no --metrics */
 	struct gaps *gaps;             /* NULL: no steps are recorded */
 	bool keep_names;               /* learns names of threads at once: they may be gone by the time of a dump */
 	/* the last thread found alive, and tasks_changes() at that time */

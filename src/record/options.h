@@ -97,6 +97,7 @@ struct record_options {
 	uint32_t gpu_wait_ms; /* longest wait for room in a ring, between two flushes */
 	uint64_t gpu_budget;  /* in millionths of a CPU; 0: no limit */
 	const char *cupti;    /* the library; NULL: it is searched for */
+	const char *metrics;  /* where the engine's own are: a URL, or a port; NULL: they are not read */
 	bool has_budget;
 	uint64_t budget;    /* in millionths of the time of steps */
 	bool hold, no_hold; /* targets wait for probes; by default a command does, and -p does not */

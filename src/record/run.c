@@ -25,6 +25,7 @@
 #include "record/intake.h"
 #include "record/limits.h"
 #include "record/output.h"
+#include "record/scrape.h"
 #include "record/targets.h"
 #include "record/unwinder.h"
 #include "record/windows.h"
@@ -537,6 +538,7 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 			(uint64_t)st->counters_time.n);
 	if (w->in->gpu)
 		gpu_summary(w->in->gpu);
+	scrape_summary(w->in->scrape);
 	overhead_summary(w->in->overhead, w->whole.open_ns, w->whole.close_ns);
 	follow_summary(c->follow);
 }
@@ -887,6 +889,8 @@ static int run_prepare(struct record_run *r, struct record_options *o)
 		err = discover_new(&r->capture, o, &r->discover);
 	if (!err)
 		err = capture_start_readers(&r->capture, o);
+	if (!err && o->metrics)
+		err = scrape_new(o->metrics, &r->intake.scrape);
 	if (!err && o->gpu)
 		err = gpu_new(o, intake_has_target, intake_made, &r->intake, &r->intake.gpu);
 	if (!err && o->command)
@@ -927,6 +931,7 @@ int record_run(struct record_options *o)
 	free(r.intake.overhead);
 	unwinder_free(r.intake.unwinder);
 	gpu_free(r.intake.gpu);
+	scrape_free(r.intake.scrape);
 	gaps_free(r.intake.gaps);
 	capture_close(&r.capture);
 	ended = targets_end(&r.targets);

@@ -16,6 +16,7 @@
 #include "record/gpu.h"
 #include "record/limits.h"
 #include "record/output.h"
+#include "record/scrape.h"
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -850,6 +851,7 @@ int windows_drain(struct windows *w)
 	now = clock_boot_ns();
 	if (w->in->gpu && gpu_drain(w->in->gpu, now, !more))
 		more = 1;
+	scrape_drain(w->in->scrape, intake_made, w->in);
 	if (!w->open) {
 		windows_idle(w, now);
 		return more;

@@ -250,10 +250,10 @@ static void by_process_pass_on(struct by_process *b, size_t i, const struct rec_
 	sink_record(b->tee.list[i], h, size);
 }
 
-/* Whether the record belongs to every output: what ran on the CPUs. */
+/* Whether the record belongs to every output: what ran on the CPUs, and what the engine tells of itself. */
 static bool record_is_for_all(const struct by_process *b, const struct rec_hdr *h)
 {
-	return h->kind == REC_ON_CPU && b->c.all_cpus;
+	return (h->kind == REC_ON_CPU && b->c.all_cpus) || h->kind == REC_METRIC;
 }
 
 static bool by_process_wants(struct sink *s, const struct rec_hdr *h)

@@ -160,17 +160,29 @@ static const struct sock_filter arguments[] = {
 	IF_SET(CLONE_THREAD, 1),
 	REFUSE,
 	ALLOW,
+#define SOCKET_RULES 5 /* the rest */
 	UNLESS_EQUAL(SYS_socket, 4),
 	LOAD(args[0]),
 	IF_EQUAL(AF_UNIX, 1),
 	REFUSE,
 	ALLOW,
 };
+#define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
+
+static int confine_by(size_t n_arguments)
+{
+	return filter_calls(not_for_recorders, sizeof(not_for_recorders) / sizeof(not_for_recorders[0]),
+		(struct sock_filter)REFUSE, arguments, n_arguments, (struct sock_filter)ALLOW);
+}
 
 int confine_recorder(void)
 {
-	return filter_calls(not_for_recorders, sizeof(not_for_recorders) / sizeof(not_for_recorders[0]),
-		(struct sock_filter)REFUSE, arguments, sizeof(arguments) / sizeof(arguments[0]), (struct sock_filter)ALLOW);
+	return confine_by(ARGUMENTS);
+}
+
+int confine_client(void)
+{
+	return confine_by(ARGUMENTS - SOCKET_RULES);
 }
 
 void confine_limit(int resource, uint64_t max)

@@ -24,6 +24,9 @@ int confine_to_calls(const int *calls, size_t n);
  * modules or clocks, look into other processes by ptrace, use the network, fork. */
 int confine_recorder(void);
 
+/* The same, but it may use the network. */
+int confine_client(void);
+
 /* Sets a limit of setrlimit(2), which cannot be raised again. */
 void confine_limit(int resource, uint64_t max);
 

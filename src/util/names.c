@@ -319,6 +319,7 @@ static const char *const rec_kinds[] = {
 	[REC_NODE] = "node",
 	[REC_MESSAGE] = "message",
 	[REC_GAP] = "gap",
+	[REC_METRIC] = "metric",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

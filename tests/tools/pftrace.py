@@ -12,6 +12,7 @@ import collections
 import gzip
 import json
 import random
+import struct
 import sys
 
 from lanes import own_threads
@@ -196,7 +197,7 @@ class Trace:
                 key = a[10][0].decode() if a[10] else names[3, a[1][0]]
                 args[key] = names[29, a[17][0]] if a[17] else value(a)
         elif kind == COUNTER:
-            args = e[30][0]
+            args = e[30][0] if e[30] else struct.unpack("<d", e[44][0].to_bytes(8, "little"))[0]
         for field in (FLOW, FLOW_END):
             for flow in e[field]:
                 assert field not in self.flows[flow], "a flow begins or ends twice"
