@@ -68,6 +68,28 @@ test_users() {
 	clients "answers in one part" -u 8 -n "$(often 5 40)" -1 -c -- -np 4 --kv-unified
 }
 
+pages() { # NAME
+	grep -c '"name":"up"' "$TMP/$1.json" || true
+}
+
+pages_read() { # NAME N
+	[ "$(pages "$1")" -ge "$2" ]
+}
+
+# Its own metrics beside what is recorded: how many tokens it has predicted, on its last page.
+test_metrics() {
+	serve shown -m /mnt/tiny.gguf -np 4 --metrics
+	interrupted "metrics: it has begun" "$TRACER"
+	rm "$TMP/shown.jsonl"
+	recording TRACER shown -e +requests --metrics "${URL##*:}" -o "$TMP/shown.json" --profile "$TMP/shown.jsonl" -p "$SERVER"
+	"$BUILD/programs/llama_clients" -u 2 -n 5 -c "${URL##*:}" >"$TMP/shown.clients"
+	wait_until 60 pages_read shown $(($(pages shown) + 2))
+	recorded shown
+	expect "metrics: all tokens, as its steps have given" '(lambda own: own == sum(x["shape"]["output_tokens"] for x in p if x["event"] == "request_prof"
+		and "output_tokens" in x["shape"]) > 0)([e["args"]["value"] for e in t if e["name"] == "llamacpp:tokens_predicted_total"][-1])' \
+		t="$TMP/shown.json" p="$TMP/shown.jsonl"
+}
+
 # Recordings that end while requests wait for their first token: what is not known yet is in no line.
 test_cut() {
 	serve cut -m /mnt/tiny.gguf -np 4
