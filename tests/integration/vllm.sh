@@ -73,14 +73,15 @@ served() {
 	args_split "${@:4}"
 	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
 	engine=$(pgrep -P "$SERVER" -f pipe_handle)
-	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
+	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --engine "$TOP/engines/python.json" \
+		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
 	check "$name: its engine is recorded with it" grep -q 'also recorded: 1 running child process that' "$TMP/$name.err"
 	check "$name: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
 	cp "$TMP/check.out" "$TMP/$name.clients"
 	kill -TERM "$SERVER"
 	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
 	check_shown "$name: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_vllm_server.py" \
-		"$TMP/$name.clients" "$TMP/$name.jsonl" "$SERVER" "$engine" ${BEFORE:+"$TMP/$name.out"}
+		"$TMP/$name.clients" "$TMP/$name.jsonl" "$SERVER" "$engine" ${BEFORE:+"${BEFORE[0]}" "$TMP/$name.out"}
 }
 
 test_server() {
@@ -99,10 +100,20 @@ test_server() {
 
 # Its event loop is held up by one function, which those that wait for it name.
 test_held_up() {
-	served held 100 20 20 -- -e +samples || return 0
+	served held 100 20 hold 20 -- -e +samples || return 0
 	check "held: valid" "$INFTRACE" validate "$TMP/held.jsonl"
 	"$INFTRACE" report "$TMP/held.jsonl" >"$TMP/report"
 	check "held: the report names the function" grep -qE '^ .* python3 \([0-9]+\): cpu, mostly in .* from parse_large \(serve.py:[0-9]+\)$' "$TMP/report"
+}
+
+# A thread of its API process keeps the interpreter's lock.
+test_lock_kept() {
+	served lock 100 20 gil 20 -- -e +samples
+}
+
+# Its engine collects garbage.
+test_collected() {
+	served collected 100 60 gc 5
 }
 
 # Batches that no scheduler makes, and that change while they are read.

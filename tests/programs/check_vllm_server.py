@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_vllm_server.py CLIENTS PROFILE API ENGINE [OUTPUT]
+"""check_vllm_server.py CLIENTS PROFILE API ENGINE [PLANT OUTPUT]
 
 Requests of serve_client.py to vllm_like/serve.py, whose API and engine are the processes API and ENGINE: each is one line, of the engine's
 request and of the API's socket, which its id alone tells; its tokens are those that its client got, and its times lie within what
-the client's clock allows. With what the server has printed, those that its event loop had no time for must name the function that held
-it up, and others must not."""
+the client's clock allows. With what the server has printed, those that a plant held up must name it, and others must not."""
 
 import sys
 
@@ -15,16 +14,19 @@ from reading import ns, read_lines
 
 LOST = 0.3  # of the time until it was passed on
 LOST_NS, NOT_LOST_NS = 60_000_000, 5_000_000
+COLLECTED_NS = 20_000_000
 
 
-def check_held(clients, got, output):
-    """Of each request, how long the loop was held up before it was passed on to the engine."""
-    held = [tuple(map(int, line.split()[1:])) for line in output if line.startswith("held ")]
-    passed = {int(line.split()[1]): int(line.split()[2]) for line in output if line.startswith("passed ")}
+def overlap(held, begin, end):
+    return sum(max(0, min(until, end) - max(since, begin)) for since, until, *_ in held)
+
+
+def check_held(clients, got, held, passed):
+    """Of each request, for how long it could not be passed on to the engine."""
     right = wrong = missed = close = 0
     for name, client in clients.items():
+        lost = overlap(held, client["sent"], passed[name])
         shape = got[f"GET /{name}"]["shape"]
-        lost = sum(max(0, min(end, passed[name]) - max(begin, client["sent"])) for begin, end in held)
         named = any("parse_large (serve.py:" in shape.get(f"path{i}_in", "") for i in range(1, 5))
         if lost >= LOST_NS and lost >= LOST * (passed[name] - client["sent"]):
             right, missed = right + named, missed + (not named)
@@ -37,7 +39,23 @@ def check_held(clients, got, output):
         raise Wrong("too few are right")
 
 
-def check(clients, profile, api, engine, output):
+def check_collected(clients, got, held):
+    """Of each request from its first token to its last, for how long the engine collected garbage. A client may read late."""
+    hit = free = wrong = 0
+    for name, client in clients.items():
+        stage = got[f"GET /{name}"]["stage_us"]
+        collected = sum(ns(v) for k, v in stage.items() if k.endswith("_gc") and k.partition("_")[0] != "before")
+        # on a busy machine it may have waited for a CPU meanwhile
+        least = sum(h[2] for h in held if client["first"] <= h[0] and h[1] <= client["last"])
+        most = overlap(held, client["sent"], client["last"])
+        wrong += not 0.95 * least <= collected <= most
+        hit, free = hit + (least > COLLECTED_NS), free + (not most)
+    print(f"{len(held)} collections; {hit} requests had one, {free} had none; {wrong} are wrong")
+    if hit < 5 or free < 5 or wrong > 0.05 * hit:
+        raise Wrong("too few are right")
+
+
+def check(clients, profile, api, engine, plant=None, output=()):
     clients = {e["name"]: e for e in clients}
     lines = [e for e in profile if e["event"] == "request_prof" and e["shape"].get("request", "").startswith("GET /")]
     got = {e["shape"]["request"]: e for e in lines}
@@ -57,12 +75,16 @@ def check(clients, profile, api, engine, output):
         if not ns(stage["queued"]) < ns(stage["ttft_client"]) <= client["first"] - client["connected"] + 10_000_000:
             raise Wrong(f"request {name}: {stage['ttft_client']} us to its first token, its client waited for {client['first'] - client['connected']} ns")
     print(f"{len(clients)} requests, each in one line with its socket")
-    if output:
-        check_held(clients, got, output)
+    held = [tuple(map(int, line.split()[1:])) for line in output if line.startswith("held ")]
+    passed = {int(line.split()[1]): int(line.split()[2]) for line in output if line.startswith("passed ")}
+    if plant == "gc":
+        check_collected(clients, got, held)
+    elif plant:
+        check_held(clients, got, held, passed)
 
 
 if __name__ == "__main__":
     try:
-        check(*map(read_lines, sys.argv[1:3]), *map(int, sys.argv[3:5]), [line for path in sys.argv[5:] for line in open(path)])
+        check(*map(read_lines, sys.argv[1:3]), *map(int, sys.argv[3:5]), *sys.argv[5:6], *(list(open(path)) for path in sys.argv[6:]))
     except Wrong as e:
         sys.exit(str(e))

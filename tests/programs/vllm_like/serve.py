@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-A server whose engine has the names of vLLM's, in a process of its own: serve.py SLOTS [HOLD_EVERY]. It prints its port and "ready", answers
+A server whose engine has the names of vLLM's, in a process of its own: serve.py SLOTS [PLANT EVERY]. It prints its port and "ready", answers
 requests of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by
-SIGTERM. Each HOLD_EVERYth request has a large JSON to be parsed, for which it holds up the event loop; it prints from when to when, and
-when it passed each request on.
+SIGTERM. Each EVERYth request is the begin of something that holds up others, and it prints from when to when, and when it passed each
+request on; of garbage also for how long it was on a CPU:
+
+  hold     a large JSON is parsed in the event loop
+  gil      the same in another thread of the API process, which keeps the interpreter's lock
+  gc       the engine collects garbage in the step after its first token
 """
 import asyncio
 import collections
+import gc
 import itertools
 import json
 import multiprocessing
 import signal
 import sys
+import threading
 import time
 import urllib.parse
 import uuid
@@ -21,11 +27,17 @@ from vllm.v1.engine.core import now
 from vllm.v1.core.sched.scheduler import CachedRequestData, ModelRunnerOutput, NewRequestData, SchedulerOutput
 
 PROMPT_ROWS = 64  # at most in a step
+GARBAGE = 2_000_000  # objects that a collection looks at
+
+
+def say(*words):
+    """A line, at once: threads and processes do so."""
+    print(" ".join(map(str, words)) + "\n", end="", flush=True)
 
 
 class Request:
-    def __init__(self, request_id, prompt, tokens):
-        self.request_id = request_id
+    def __init__(self, request_id, prompt, tokens, planted):
+        self.request_id, self.planted = request_id, planted
         self.prompt, self.tokens, self.computed, self.got = prompt, tokens, 0, 0
 
 
@@ -73,9 +85,14 @@ class Scheduler:
 class EngineCore:
     def __init__(self, slots):
         self.scheduler = Scheduler(slots)
+        self.collects = None  # whether the next step does; None: none does
 
     def execute_model(self, batch):
         time.sleep(0.001 + 0.00002 * batch.total_num_scheduled_tokens)
+        if self.collects:
+            begin, cpu = now(), time.thread_time_ns()
+            gc.collect()
+            say("held", begin, now(), time.thread_time_ns() - cpu)
         ids = list(batch.num_scheduled_tokens)
         whole = [self.scheduler.requests[i] for i in ids]
         return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)},
@@ -83,7 +100,11 @@ class EngineCore:
 
     def step(self):
         batch = self.scheduler.schedule()
-        return self.scheduler.update_from_output(batch, self.execute_model(batch))
+        told = self.scheduler.update_from_output(batch, self.execute_model(batch))
+        if self.collects is not None:
+            left = [self.scheduler.requests[i] for i in batch.num_scheduled_tokens if i in self.scheduler.requests]
+            self.collects = any(r.planted and r.got == 1 for r in left)
+        return told
 
 
 def at(function, name, path):
@@ -97,13 +118,17 @@ at(Scheduler.update_from_output, "Scheduler.update_from_output", "core/sched/sch
 at(EngineCore.step, "EngineCore.step", "engine/core.py")
 
 
-def engine(pipe, slots):
+def engine(pipe, slots, plant):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import _C  # noqa: F401
     except ImportError:
         pass  # it is no Python module
     core = EngineCore(slots)
+    if plant == "gc":
+        core.collects = False
+        core.garbage = [[] for _ in range(GARBAGE)]
+        gc.disable()
     pipe.send("ready")
     while True:
         while pipe.poll(None if not core.scheduler.requests else 0):
@@ -117,35 +142,42 @@ def engine(pipe, slots):
 
 
 def parse_large(text):
-    return json.loads(text)
+    begin = now()
+    json.loads(text)
+    say("held", begin, now())
 
 
 class Api:
-    def __init__(self, pipe, hold_every):
+    def __init__(self, pipe, plant, every):
         self.pipe = pipe
-        self.hold_every = hold_every
-        self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if hold_every else ""
+        self.plant, self.every = plant, every
+        self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if plant in ("hold", "gil") else ""
         self.waiting = {}
 
     def take(self):
         for request_id, over in self.pipe.recv():
             self.waiting[request_id].put_nowait(over)
 
+    def begin_plant(self):
+        if self.plant == "hold":
+            parse_large(self.large)
+        elif self.plant == "gil":
+            threading.Thread(target=parse_large, args=(self.large,)).start()
+
     async def answer(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         url = urllib.parse.urlsplit(head.split(" ", 2)[1])
         asked = {k: int(v) for k, v in urllib.parse.parse_qsl(url.query)}
+        planted = self.every and int(url.path[1:]) % self.every == self.every - 1
+        if planted:
+            self.begin_plant()
         sum(range(20000))  # the tokenizer
-        if self.hold_every and int(url.path[1:]) % self.hold_every == self.hold_every - 1:
-            begin = now()
-            parse_large(self.large)
-            print("held", begin, now(), flush=True)
         request_id = "cmpl-" + (url.path[1:] or uuid.uuid4().hex)
         inner = f"{request_id}-0-{uuid.uuid4().hex[:8]}"
         queue = self.waiting[inner] = asyncio.Queue()
-        self.pipe.send((inner, asked["prompt"], asked["tokens"]))
-        if self.hold_every:
-            print("passed", url.path[1:], now(), flush=True)
+        self.pipe.send((inner, asked["prompt"], asked["tokens"], planted))
+        if self.every:
+            say("passed", url.path[1:], now())
         writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
         for n in itertools.count():
             over = await queue.get()
@@ -160,25 +192,26 @@ class Api:
         del self.waiting[inner]
 
 
-async def serve(pipe, hold_every):
-    api, over = Api(pipe, hold_every), asyncio.Event()
+async def serve(api):
+    over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_reader(pipe.fileno(), api.take)
+    loop.add_reader(api.pipe.fileno(), api.take)
     loop.add_signal_handler(signal.SIGTERM, over.set)
     server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], "ready", sep="\n", flush=True)
     await over.wait()
     server.close()
-    pipe.send(None)
 
 
 def main():
+    plant, every = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 3 else (None, 0)
     processes = multiprocessing.get_context("spawn")
     ours, theirs = processes.Pipe()
-    child = processes.Process(target=engine, args=(theirs, int(sys.argv[1])))
+    child = processes.Process(target=engine, args=(theirs, int(sys.argv[1]), plant))
     child.start()
     ours.recv()
-    asyncio.run(serve(ours, int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    asyncio.run(serve(Api(ours, plant, every)))
+    ours.send(None)
     child.join()
 
 
