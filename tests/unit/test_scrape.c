@@ -55,11 +55,11 @@ TEST(test_pages)
 		{ "a{b=\"c\"} 1", "a{b=\"c\"}=1;" },
 		{ "a{b=\"c d}e\",f=\"\\\"}\\\\\"} 1", "a{b=\"c d}e\",f=\"\\\"}\\\\\"}=1;" },
 		{ "a{b=\"c\"}1", "a{b=\"c\"}=1;" },
-		{ "a{b=\"c 1\nd 1", "d=1;" },
+		{ "a{b=\"c 1\nx 1", "x=1;" },
 		{ "a{b=\"\\", "" },
 		{ "a{", "" },
 		/* types */
-		{ "# TYPE a gauge\na 1\n# TYPE b counter\nb 2\n# TYPE c untyped\nc 3\n# TYPE d unknown\nd 4", "a=1;b=2;c=3;d=4;" },
+		{ "# TYPE a gauge\na 1\n# TYPE b counter\nb 2\n# TYPE c untyped\nc 3\n# TYPE x unknown\nx 4", "a=1;b=2;c=3;x=4;" },
 		{ "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\nb 2", "b=2;" },
 		{ "#\tTYPE  a  summary\na{quantile=\"0.5\"} 1\na_sum 1\n# HELP b of a\nb 2", "b=2;" },
 		{ "# TYPE a histogram\na_sum 1\n# TYPE a_left gauge\na_left 1\n", "a_left=1;" },
