@@ -226,6 +226,7 @@ static const char *scraper_read(struct scraper *s, char buf[METRIC_NAME_LEN])
 	CURLcode err;
 
 	s->len = 0;
+	s->too_long = false;
 	err = curl_easy_perform(s->curl);
 	curl_easy_getinfo(s->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(s->curl, CURLINFO_OS_ERRNO, &os_error);
