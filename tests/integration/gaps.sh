@@ -19,8 +19,9 @@ test_planted() {
 	check "every gap has its cause" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/planted.jsonl" "$TMP/truth"
 	check "valid" "$INFTRACE" validate "$TMP/planted.jsonl"
 	"$INFTRACE" report --json "$TMP/planted.jsonl" >"$TMP/report"
-	check "the report names other processes" grep -q 'upstream ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
-	check "and the one that read late" grep -q 'late reader ([0-9]*): blocked_sleep in clock_nanosleep' "$TMP/report"
+	# "other processes" if the rest, such as the faults on a machine where these are dear, takes a hundred times as long
+	check "the report names other processes" grep -q 'upstream ([0-9a-z ]*): blocked_sleep in clock_nanosleep' "$TMP/report"
+	check "and the one that read late" grep -q 'late reader ([0-9a-z ]*): blocked_sleep in clock_nanosleep' "$TMP/report"
 	check "short processes are one cause" grep -q '"name":"gaps (other processes): cpu"' <("$INFTRACE" report --json "$TMP/planted.jsonl")
 }
 
