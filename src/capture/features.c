@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -374,12 +375,19 @@ static int open_event(struct perf_event_attr *attr)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Some virtual machines have debug registers in which a watchpoint can be set and never fires. */
 static int try_watchpoint(struct prober *p, const char *arg)
 {
-	static uint64_t word;
-	int fd = watchpoint_open(0, (uintptr_t)&word, HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_1);
+	static volatile uint64_t word;
+	int fd = watchpoint_open(0, (uintptr_t)&word, HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_1), err = 0;
+	uint64_t hits = 0;
 
-	return test_close_fds(&fd, 1, fd);
+	if (fd >= 0 && !ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
+		word++;
+		if (read(fd, &hits, sizeof(hits)) == sizeof(hits) && !hits)
+			err = -ENODEV;
+	}
+	return test_close_fds(&fd, 1, fd < 0 ? fd : err);
 }
 
 /*
@@ -717,6 +725,8 @@ const char *features_remedy(const struct features *f, enum feature id, char *buf
 			d->loss ? "" : ": run " FEATURES_RELEASE_MIN " or newer");
 	else if (id == FEATURE_CYCLES)
 		snprintf(buf, size, "this machine has none, as many virtual ones (%s)", strerror(-err));
+	else if (id == FEATURE_WATCHPOINTS && err == -ENODEV)
+		snprintf(buf, size, "they can be set and do not fire, as in some virtual machines");
 	else
 		snprintf(buf, size, "kernel %s was built without it (%s)", f->release,
 			strerror(-err));
