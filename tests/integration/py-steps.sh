@@ -134,7 +134,7 @@ test_next_release() {
 # across it.
 test_watched() {
 	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails" "forking step" "execing step" "threads step") n late
-	watchpoints_here watched || return
+	watchpoints_here watched || return 0
 	[ -z "${TEST_ALL:-}" ] || cases+=("recursing recursive" "called_by_c step")
 	while read -r version PYTHON; do
 		case $version in
@@ -160,7 +160,7 @@ test_watched() {
 # Not functions of which there may be others of the same name.
 test_not_watched() {
 	local name
-	watchpoints_here not_watched || return
+	watchpoints_here not_watched || return 0
 	for name in Model.step "py_steps.py:Model.step|py_steps.py:twin"; do
 		check "$name: is recorded" stepped -v --strict --py-step "$name" -- "$PYTHON" "$P" generate 600 0.003
 		check "$name: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" "$name"
