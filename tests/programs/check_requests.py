@@ -24,7 +24,7 @@ import sys
 from reading import ns, read_lines
 
 NEAR = 20000  # ns between a time of the driver and one of inftrace, where nothing came between the two; where probes are dear,
-MOST = 100000  # three times the median, and at most this
+MOST = 100000  # five times the median, and at most this
 JUDGED = 100  # at least, for a verdict about how many are not near
 FOUND = 30    # steps, by which a window can be found in the log
 WAITS = 8
@@ -252,7 +252,7 @@ def check_rows(log, at, steps):
 
 def near(times):
     """What is near on this machine. times: sorted."""
-    return min(max(NEAR, 3 * times[len(times) // 2]), MOST) if times else NEAR
+    return min(max(NEAR, 5 * times[len(times) // 2]), MOST) if times else NEAR
 
 
 def check_clock(seen):
