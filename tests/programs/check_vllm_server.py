@@ -21,7 +21,7 @@ def overlap(held, begin, end):
     return sum(max(0, min(until, end) - max(since, begin)) for since, until, *_ in held)
 
 
-def check_held(clients, got, held, passed):
+def check_held(clients, got, plant, held, passed):
     """Of each request, for how long it could not be passed on to the engine."""
     right = wrong = missed = close = 0
     for name, client in clients.items():
@@ -35,7 +35,8 @@ def check_held(clients, got, held, passed):
         else:
             close += 1
     print(f"{len(held)} times held; {right + missed} requests lost time by it, {right} of them name it; {wrong} others do; {close} close")
-    if right < 10 or wrong > 0.1 * right or missed > 0.1 * (right + missed):
+    # who keeps the lock may itself wait for a CPU on a busy machine
+    if right < 10 or wrong > 0.1 * right or missed > (0.25 if plant == "gil" else 0.1) * (right + missed):
         raise Wrong("too few are right")
 
 
@@ -80,7 +81,7 @@ def check(clients, profile, api, engine, plant=None, output=()):
     if plant == "gc":
         check_collected(clients, got, held)
     elif plant:
-        check_held(clients, got, held, passed)
+        check_held(clients, got, plant, held, passed)
 
 
 if __name__ == "__main__":
