@@ -182,6 +182,9 @@ class Judge:
         """Whether something else has added to the step, or to a part of it; or has come between the step and the
         clock reads around it."""
         limit = max(NOISE, TOLERANCE * size)
+        # without nested paging a page that is in memory again takes longer to be mapped than to be read
+        if self.cause.planted in ("evict", "drop") and own["cpu"] > own["off"]:
+            return True
         return (s.wall - s.total > NOISE or abs(self.more(s, "wall") - size) > limit or
                 self.cause.contended is not None and self.cause.measure != "worker" and
                 self.more(s, "worker") > limit or
