@@ -187,9 +187,9 @@ void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	bool began_before = h->kind == REC_GPU || h->kind == REC_GPU_LOAD || h->kind == REC_METRIC; /* perhaps */
+	bool comes_late = h->kind == REC_GPU || h->kind == REC_GPU_LOAD || h->kind == REC_METRIC; /* perhaps from before the window */
 
-	if (!in->sink || (began_before && h->start_ns + h->dur_ns < in->totals->open_ns))
+	if (!in->sink || (comes_late && h->start_ns + h->dur_ns < in->totals->open_ns))
 		return;
 	in->totals->records[h->kind]++;
 	intake_pass_record(in, h, size);
