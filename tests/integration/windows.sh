@@ -403,13 +403,14 @@ llama_here() { # WHAT
 	need_llama
 }
 
-# record_windows NAME TOKENS OPTION...: a recording of the driver; its pid is in RECORDER.
+# record_windows NAME TOKENS OPTION...: a recording of the driver, which begins when its probes are in place: closed, libraries
+# are looked for once a second. The recorder's pid is in RECORDER.
 record_windows() {
 	mkdir "$TMP/$1"
-	spawn RECORDER "$INFTRACE" record --output-dir "$TMP/$1" "${@:3}" -- "$DRIVER" -q -d 2500 -n "$2" -r 0 -t 2 \
+	fed RECORDER "$INFTRACE" record -v --output-dir "$TMP/$1" "${@:3}" -- "$DRIVER" -q -w -n "$2" -r 0 -t 2 \
 		-S "$TMP/$1.stages" "${MODEL_ARGS[@]}" >"$TMP/$1.out" 2>"$TMP/$1.err"
-	await "$1: started" has_begun "$TMP/$1.err"
-	sleep 2.2 # closed, its probes are in place a second after a library is mapped
+	await "$1: started" grep -q 'probes in .*/libllama' "$TMP/$1.err"
+	echo >&9
 }
 
 # The engine ends as on Ctrl-C, and the recording with it.
