@@ -30,7 +30,7 @@ KEPT static void plant_attend(uint64_t n)
 	sink = rounds(n, sink);
 }
 
-/* in a function that it alone calls */
+/* partly in a function that it alone calls; with half of it, chance alone would name that one now and then */
 KEPT static void plant_inner(uint64_t n)
 {
 	sink = rounds(n, sink + 1);
@@ -38,8 +38,8 @@ KEPT static void plant_inner(uint64_t n)
 
 KEPT static void plant_project(uint64_t n)
 {
-	plant_inner(n / 2);
-	sink = rounds(n - n / 2, sink);
+	plant_inner(n / 3);
+	sink = rounds(n - n / 3, sink);
 }
 
 /* partly in the C library */
