@@ -26,6 +26,8 @@ from reading import ns, read_lines
 NEAR = 20000  # ns between a time of the driver and one of inftrace, where nothing came between the two; where probes are dear,
 MOST = 100000  # five times the median, and at most this
 JUDGED = 100  # at least, for a verdict about how many are not near
+FAR = 0.25    # of them may not be: a page fault or an interrupt that falls between two clock readings takes some 30 us where
+#               the machine is virtual without nested paging, and one in ten steps had one; an error of inftrace is in all
 FOUND = 30    # steps, by which a window can be found in the log
 WAITS = 8
 SPANS = ("own_prefill", "own_decode", "others", "between")
@@ -265,7 +267,7 @@ def check_clock(seen):
     apart = sorted(s.after - s.before - s.ns for s in seen if not s.preempted)
     far = sum(a > near(apart) for a in apart)
     # interrupts, the hypervisor and probes that others place are not counted as preemption
-    if len(apart) >= JUDGED and far > 2 + len(apart) // 10:
+    if len(apart) >= JUDGED and far > FAR * len(apart):
         raise Wrong(f"{far} of {len(apart)} steps that nobody preempted are {near(apart)} ns longer for the driver")
     return f"{len(seen)} steps, {len(seen) - len(apart)} of them preempted; " + (
         f"the driver's are {apart[len(apart) // 2]} ns longer, p99 {apart[len(apart) * 99 // 100]} ns" if apart else "")
@@ -495,7 +497,7 @@ def check(o, profile):
     distances.sort()
     far = sum(d > near(distances) for d in distances)
     # on a busy machine few are left, and what interrupts and the hypervisor did to some of them weighs too much
-    if len(distances) >= JUDGED and far > 2 + len(distances) // 10:
+    if len(distances) >= JUDGED and far > FAR * len(distances):
         raise Wrong(f"{far} of {len(distances)} times that nobody preempted are more than {near(distances)} ns off the driver's")
     print(f"{n_whole} requests, {sum(r.cancelled for r, _ in found.values())} of them cancelled; {len(distances)} times to tokens "
           f"that nobody preempted are {distances[len(distances) // 2] if distances else 0} ns off the driver's, "
