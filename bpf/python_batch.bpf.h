@@ -39,10 +39,11 @@ struct {
 enum python_tells {
 	PYTHON_SEQUENCE = 1,
 	PYTHON_SEQUENCE_ENDS = 2,
+	PYTHON_SEQUENCE_SENT = 3, /* has the id alone: it has no number yet, and its engine may be another process */
 };
 
-/* Sends a call of the probe behind that of the step, with the id at `str` and its sequence and arrival from *o; or if that is 0, of
- * the probe after it, with the sequence. */
+/* Sends a call of the probe o->tells, with the sequence and the arrival from *o, and the id at `str`; or if that is 0, with the
+ * sequence alone. */
 __noinline int python_sequence_send(struct thread *t, struct python_objects *o, u64 str)
 {
 	u64 tgid_tid = bpf_get_current_pid_tgid();
@@ -54,8 +55,7 @@ __noinline int python_sequence_send(struct thread *t, struct python_objects *o, 
 	s = bpf_task_storage_get(&strings, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!s)
 		return 0;
-	hdr_fill(&s->out.h, REC_FUNCTION, now_ns(), 0, tgid_tid >> 32, (u32)tgid_tid,
-		t->python_probe + (str ? PYTHON_SEQUENCE : PYTHON_SEQUENCE_ENDS), 0);
+	hdr_fill(&s->out.h, REC_FUNCTION, now_ns(), 0, tgid_tid >> 32, (u32)tgid_tid, o->tells, 0);
 	s->out.step = thread_step(t);
 	s->out.off_cpu_ns = 0;
 	s->out.vals[0] = o->sequence;
@@ -72,6 +72,13 @@ __noinline int python_sequence_send(struct thread *t, struct python_objects *o, 
 	return emit_strings(s, slot, 3);
 }
 
+/* Whether an id is text that can be sent as it lies there. */
+static __always_inline bool python_is_plain(const struct python_calls *c, u64 str)
+{
+	return python_is(str, PYTHON_TYPE_IS_STR) &&
+	       (python_byte(str + c->str_state) & PYTHON_STR_COMPACT_ASCII) == PYTHON_STR_COMPACT_ASCII;
+}
+
 /* The number of the request with an id of this hash; 0: unknown. make: it gets one. */
 __noinline u64 python_id_number(struct thread *t, const struct python_calls *c, struct python_objects *o, u64 str, bool make)
 {
@@ -84,8 +91,7 @@ __noinline u64 python_id_number(struct thread *t, const struct python_calls *c, 
 	known = bpf_map_lookup_elem(&python_ids, &id);
 	if (known)
 		return *known;
-	if (!make || !python_is(str, PYTHON_TYPE_IS_STR) ||
-		(python_byte(str + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII)
+	if (!make || !python_is_plain(c, str))
 		return 0;
 	number = __sync_fetch_and_add(&n_python_ids, 1) + 1;
 	if (bpf_map_update_elem(&python_ids, &id, &number, BPF_ANY))
@@ -94,6 +100,7 @@ __noinline u64 python_id_number(struct thread *t, const struct python_calls *c, 
 	known = bpf_map_lookup_elem(&python_arrivals, &id);
 	o->arrived = known ? *known : 0;
 	o->sequence = number;
+	o->tells = t->python_probe + PYTHON_SEQUENCE;
 	python_sequence_send(t, o, str + c->str_data);
 	return o->sequence;
 }
@@ -203,6 +210,7 @@ static long python_finished_take(u32 nr, struct python_take *w)
 	if (!number)
 		return 0;
 	r->objects.sequence = number;
+	r->objects.tells = w->t->python_probe + PYTHON_SEQUENCE_ENDS;
 	python_sequence_send(w->t, &r->objects, 0);
 	return 0;
 }
@@ -331,8 +339,8 @@ __noinline int python_batch_finished(struct thread *t)
 	return 0;
 }
 
-/* The thread calls a function that has a request, which arrives with it. */
-__noinline int python_arrival_take(struct thread *t, u64 frame, u32 key)
+/* The thread calls a function that has a request, which arrives with it, or is passed on. */
+__noinline int python_arrival_take(struct thread *t, u64 frame, u32 key, u32 sent)
 {
 	struct python_id id = { .tgid = bpf_get_current_pid_tgid() >> 32 };
 	struct python_take w;
@@ -343,9 +351,18 @@ __noinline int python_arrival_take(struct thread *t, u64 frame, u32 key)
 		return 0;
 	o = &w.r->objects;
 	o->variables = frame + w.c->frame_locals;
-	str = python_member(w.c, o, python_variable(o, w.c->batch.arrival), PYTHON_ARRIVED);
+	str = python_variable(o, sent ? w.c->batch.sent : w.c->batch.arrival);
+	if (!sent)
+		str = python_member(w.c, o, str, PYTHON_ARRIVED);
+	else if (w.c->batch.len[PYTHON_SENT])
+		str = python_member(w.c, o, str, PYTHON_SENT);
 	if (!str)
 		return 0;
+	if (sent) {
+		o->arrived = o->sequence = 0;
+		o->tells = sent;
+		return python_is_plain(w.c, str) ? python_sequence_send(t, o, str + w.c->str_data) : 0;
+	}
 	id.hash = python_text_hash(w.c, o, str);
 	now = now_ns();
 	bpf_map_update_elem(&python_arrivals, &id, &now, BPF_ANY);

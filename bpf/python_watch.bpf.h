@@ -32,7 +32,7 @@ static __always_inline void python_note_call(struct python_watched *w, const str
 {
 	u32 what = call->what;
 
-	if (!w)
+	if (!w || what >= PYTHON_WHATS)
 		return;
 	barrier_var(what);
 	what &= PYTHON_WHATS - 1;

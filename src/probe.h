@@ -387,8 +387,9 @@ enum python_what {
 	PYTHON_HAS_BATCH, /* of the step that it is called in */
 	PYTHON_HAS_ARRIVAL,
 	PYTHON_HAS_RESULTS, /* of a batch; its return ends the step, which the function with the batch has begun */
+	PYTHON_HAS_SENT,    /* a request that a server passes on to its engine: in a process without steps, which is not watched */
 };
-#define PYTHON_WHATS 4 /* a power of two */
+#define PYTHON_WHATS 4 /* those before PYTHON_HAS_SENT; a power of two */
 
 struct python_function {
 	struct python_text name, file; /* `file` is the end of the path, without the slash before it */
@@ -408,6 +409,7 @@ enum python_member {
 	PYTHON_OUTPUTS,	     /* of the outputs: a list, for each request a list of the tokens that the step gave ... */
 	PYTHON_OUTPUT_INDEX, /* ... and a dict that tells for each request's id which */
 	PYTHON_ARRIVED,	     /* of a request that arrives: its id */
+	PYTHON_SENT,	     /* of a request that is passed on: its id. Not named: the variable is the id */
 	PYTHON_ALIVE,	     /* of self: a dict with the ids of requests that are not over; others get no token */
 	/* if the batch is a list of requests instead of a dict: */
 	PYTHON_REQUESTS,  /* of the batch: the list. Their ids are PYTHON_NEW_ID */
@@ -434,9 +436,9 @@ enum python_attributes {
 #define PYTHON_NO_BATCH ((u64)-1)
 #define PYTHON_BATCH_UNREAD ((u64)-2)
 
-/* Where a function has the batch of a step, and another one a request that arrives. */
+/* Where a function has the batch of a step, and others a request that arrives, or is passed on. */
 struct python_batch {
-	u8 batch, outputs, arrival; /* the local variables with them, from 1 on: 0 is self */
+	u8 batch, outputs, arrival, sent; /* the local variables with them, from 1 on: 0 is self */
 	u8 results; /* likewise, of the batch in the function with its results; 0: there is none, and the step is one function */
 	u8 decodes; /* with a list of requests: the mode in which each has one token */
 	u8 len[PYTHON_MEMBERS]; /* 0: the preset does not name it */

@@ -612,6 +612,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_OUTPUTS] = "outputs",
 		[PYTHON_OUTPUT_INDEX] = "index",
 		[PYTHON_ARRIVED] = "arrival_id",
+		[PYTHON_SENT] = "sent_id",
 		[PYTHON_ALIVE] = "alive",
 		[PYTHON_REQUESTS] = "requests",
 		[PYTHON_SAME] = "same",
@@ -623,8 +624,8 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_MORE_TOO] = "more_too",
 		[PYTHON_DROPPED] = "dropped",
 	};
-	static const char *known[PYTHON_MEMBERS + 9] = { "function", "object", "outputs_object", "arrival", "arrival_object", "results",
-		"results_object", "decodes" };
+	static const char *known[PYTHON_MEMBERS + 11] = { "function", "object", "outputs_object", "arrival", "arrival_object", "sent",
+		"sent_object", "results", "results_object", "decodes" };
 	const struct json_node *batch = node_get(obj, "batch"), *decodes;
 	struct python_batch_functions f;
 	const char *text[PYTHON_MEMBERS], *why;
@@ -634,14 +635,15 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		return 0;
 	if (!node_is(batch, JSON_OBJECT))
 		return preset_error(r, "batch", "must be an object");
-	memcpy(known + 8, members, sizeof(members));
+	memcpy(known + 10, members, sizeof(members));
 	decodes = node_get(batch, "decodes");
 	if (check_keys(r, batch, known) || preset_get_string(r, batch, "results", false, &f.results) ||
 		preset_get_string(r, batch, "function", !f.results, &f.batch) ||
-		preset_get_string(r, batch, "arrival", false, &f.arrival) || read_local(r, batch, "object", true, &b.batch) ||
+		preset_get_string(r, batch, "arrival", false, &f.arrival) || preset_get_string(r, batch, "sent", false, &f.sent) ||
+		read_local(r, batch, "object", true, &b.batch) ||
 		read_local(r, batch, "outputs_object", false, &b.outputs) ||
 		read_local(r, batch, "results_object", f.results, &b.results) ||
-		read_local(r, batch, "arrival_object", f.arrival, &b.arrival))
+		read_local(r, batch, "arrival_object", f.arrival, &b.arrival) || read_local(r, batch, "sent_object", f.sent, &b.sent))
 		return -EINVAL;
 	if (decodes && (!node_is(decodes, JSON_INT) || node_s64(decodes) < 0 || node_s64(decodes) > UINT8_MAX))
 		return preset_error(r, "decodes", "must be a number from 0 to %d", UINT8_MAX);
@@ -652,7 +654,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 
 		if (preset_get_string(r, batch, members[i], needed, &text[i]))
 			return -EINVAL;
-		if (text[i] && i != PYTHON_TOTAL && i != PYTHON_NEW_ID && i != PYTHON_ARRIVED && (i >= PYTHON_REQUESTS) != !!f.results)
+		if (text[i] && i != PYTHON_TOTAL && i != PYTHON_NEW_ID && i != PYTHON_ARRIVED && i != PYTHON_SENT && (i >= PYTHON_REQUESTS) != !!f.results)
 			return preset_error(r, members[i], "%s", f.results ? "does not go with results" : "goes with results only");
 	}
 	if (probe_table_python_batch(r->pt, &f, &b, text, &why))

@@ -156,6 +156,19 @@ struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engi
 	return s;
 }
 
+/* The id of a sequence's request, and how long it was queued. */
+static void add_id(struct probe_spec *s)
+{
+	s->args[1] = (struct probe_arg){ .name = xstrdup("queued_ns"), .is_signed = true, .size = 8 };
+	s->args[1].only_if = (struct probe_cond){ .op = WHEN_GT, .arg = 1, .than = -1 };
+	s->args[2] = (struct probe_arg){ .name = xstrdup("id"), .is_string = true, .size = 8 };
+	s->fetch[1] = (struct fetch){ .reg = REG_NONE, .size = 8 };
+	s->fetch[2] = (struct fetch){ .reg = REG_NONE, .size = 8, .flags = FETCH_F_STRING };
+	s->nargs = 3;
+	s->nstrs = 1;
+	s->handle_name = 2;
+}
+
 /* Appends what tells of the sequences of the step before it: calls that the programs make up. */
 static struct probe_spec *append_sequence(struct probe_table *pt, size_t step, const char *name)
 {
@@ -195,6 +208,8 @@ int probe_table_python_batch(struct probe_table *pt, const struct python_batch_f
 
 	if (!err && f->arrival)
 		err = python_names_parse(f->arrival, &calls, ret_why);
+	if (!err && f->sent)
+		err = python_names_parse(f->sent, &calls, ret_why);
 	for (int i = 0; i < PYTHON_MEMBERS && !err; i++)
 		err = text[i] ? set_text(&batch.name[i], &batch.len[i], text[i], strlen(text[i]), ret_why) : 0;
 	if (!err)
@@ -204,22 +219,24 @@ int probe_table_python_batch(struct probe_table *pt, const struct python_batch_f
 	pt->specs[step].batch_function = f->results ? NULL : xstrdup(f->batch);
 	pt->specs[step].results_function = f->results ? xstrdup(f->results) : NULL;
 	pt->specs[step].arrival_function = f->arrival ? xstrdup(f->arrival) : NULL;
+	pt->specs[step].sent_function = f->sent ? xstrdup(f->sent) : NULL;
 	pt->specs[step].batch = xmalloc(sizeof(batch));
 	*pt->specs[step].batch = batch;
 	*ret_why = "there are too many probes";
 	s = append_sequence(pt, step, "request");
 	if (!s)
 		return -EINVAL;
-	s->args[1] = (struct probe_arg){ .name = xstrdup("queued_ns"), .is_signed = true, .size = 8 };
-	s->args[1].only_if = (struct probe_cond){ .op = WHEN_GT, .arg = 1, .than = -1 };
-	s->args[2] = (struct probe_arg){ .name = xstrdup("id"), .is_string = true, .size = 8 };
-	s->fetch[1] = (struct fetch){ .reg = REG_NONE, .size = 8 };
-	s->fetch[2] = (struct fetch){ .reg = REG_NONE, .size = 8, .flags = FETCH_F_STRING };
-	s->nargs = 3;
-	s->nstrs = 1;
+	add_id(s);
 	s->handle_arg = 0;
-	s->handle_name = 2;
-	return append_sequence(pt, step, "end") ? 0 : -EINVAL;
+	if (!append_sequence(pt, step, "end"))
+		return -EINVAL;
+	if (!f->sent)
+		return 0;
+	s = append_sequence(pt, step, "sent");
+	if (!s)
+		return -EINVAL;
+	add_id(s);
+	return 0;
 }
 
 /* Before 3.11 functions have only their own name: cuts names down to it, and drops those that no file then identifies. */
@@ -275,6 +292,7 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 		python_calls_add_as(ret_calls, pt->specs[spec].batch_function, PYTHON_HAS_BATCH);
 		python_calls_add_as(ret_calls, pt->specs[spec].results_function, PYTHON_HAS_RESULTS);
 		python_calls_add_as(ret_calls, pt->specs[spec].arrival_function, PYTHON_HAS_ARRIVAL);
+		python_calls_add_as(ret_calls, pt->specs[spec].sent_function, PYTHON_HAS_SENT);
 		ret_calls->batch = *pt->specs[spec].batch;
 	}
 	python_calls_layout(layout, ret_calls);

@@ -33,7 +33,7 @@ struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engi
 struct python_batch_functions {
 	const char *batch;   /* NULL: the step itself has it, and ... */
 	const char *results; /* ... this its results; else NULL */
-	const char *arrival; /* NULL: there is none */
+	const char *arrival, *sent; /* NULL: there is none */
 };
 
 /*

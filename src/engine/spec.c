@@ -676,6 +676,7 @@ static void spec_clear(struct probe_spec *s)
 	free(s->batch_function);
 	free(s->results_function);
 	free(s->arrival_function);
+	free(s->sent_function);
 	free(s->batch);
 }
 

@@ -113,7 +113,7 @@ struct probe_spec {
 	bool is_python;	 /* a Python function: see engine/sites.h */
 	/* With is_python: the functions that have the batch of a step, which makes its rows, and requests that arrive, and
 	 * how; NULL: none. Each sequence is then one request. The two specifications behind this one tell of their ids and ends. */
-	char *batch_function, *results_function, *arrival_function;
+	char *batch_function, *results_function, *arrival_function, *sent_function;
 	struct python_batch *batch;
 	/* Prefix of the name that the file declares for the function (sites.c); of a match, the whole: "aten::add.Tensor".
 	 * NULL: not asked for, or not declared. */
