@@ -470,3 +470,77 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 		emit_task(task, TASK_STRANGER, 0, 0, 0, comm, BPF_RB_NO_WAKEUP);
 	return 0;
 }
+
+/* ---- data that threads hand to each other ---- */
+
+#define HANDINGS_MAX 4096
+
+struct handing {
+	u64 ns, tgid_tid;
+};
+
+/* Who wrote what lies in Unix sockets, by the address of each buffer. The least recently used one makes room: then nobody is known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, HANDINGS_MAX);
+	__type(key, u64);
+	__type(value, struct handing);
+} handings SEC(".maps");
+
+/* User space reads it in place. The oldest is overwritten. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, HANDED_MAX);
+	__type(key, u32);
+	__type(value, struct handed);
+} handed_log SEC(".maps");
+
+u64 n_handed = 0; /* so far */
+
+/* Data has come to a socket: its writer runs, and it is at the end of the queue unless it has been read already. */
+SEC("?tp_btf/sk_data_ready")
+int BPF_PROG(handed_ready, const struct sock *sk)
+{
+	struct handing h = {};
+	u64 key;
+
+	if (!enabled || sk->__sk_common.skc_family != AF_UNIX)
+		return 0;
+	key = (u64)BPF_CORE_READ(sk, sk_receive_queue.prev);
+	if (!key || key == (u64)&sk->sk_receive_queue)
+		return 0;
+	h.ns = now_ns();
+	h.tgid_tid = bpf_get_current_pid_tgid();
+	bpf_map_update_elem(&handings, &key, &h, BPF_ANY);
+	return 0;
+}
+
+/* A thread has read a buffer to its end. Those that the way back may visit are logged. */
+SEC("?tp_btf/consume_skb")
+int BPF_PROG(handed_read, struct sk_buff *skb)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sock *from = skb->sk;
+	u64 key = (u64)skb;
+	struct handing *by;
+	struct handed *h;
+	u32 i;
+
+	if (!enabled || !from || from->__sk_common.skc_family != AF_UNIX)
+		return 0;
+	by = bpf_map_lookup_elem(&handings, &key);
+	if (!by || (u32)by->tgid_tid == (u32)task->pid || (!thread_of_any(task) && !is_waker(task->pid)))
+		return 0;
+	i = __sync_fetch_and_add(&n_handed, 1) & (HANDED_MAX - 1);
+	h = bpf_map_lookup_elem(&handed_log, &i);
+	if (!h)
+		return 0;
+	h->sent_ns = by->ns;
+	h->by = by->tgid_tid;
+	h->by_tgid = by->tgid_tid >> 32;
+	h->tid = task->pid;
+	WRITE_ONCE(h->ns, now_ns());
+	waker_add(by->tgid_tid);
+	return 0;
+}

@@ -67,6 +67,15 @@ struct collection {
 
 #define COLLECTIONS_MAX 4096 /* a power of two */
 
+/* A thread has read what another one had written to its Unix socket. */
+struct handed {
+	u64 ns, sent_ns;
+	u32 tid, by, by_tgid;
+	u32 pad;
+};
+
+#define HANDED_MAX 16384 /* a power of two */
+
 /* Entries written so far. The entry at `ran` is the running task, which has not left yet. */
 struct wait_log_heads {
 	u64 ran, wakes;

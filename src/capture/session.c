@@ -281,7 +281,15 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
 	struct timespec tick;
+	bool hands = false;
 	int err = 0;
+
+	for (size_t i = 0; c->probes && i < c->probes->n && c->cfg.track_sched; i++)
+		hands |= c->probes->specs[i].sent_function != NULL;
+	if (!hands) {
+		bpf_map__set_max_entries(k->maps.handings, 1);
+		bpf_map__set_max_entries(k->maps.handed_log, 1);
+	}
 
 	if (!c->cfg.sums && !c->cfg.memory)
 		bpf_map__set_max_entries(k->maps.process_sums, 1);
@@ -297,7 +305,9 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
 	bpf_program__set_autoload(k->progs.requests_packet, c->requests);
 	bpf_program__set_autoload(k->progs.messages_exit, c->messages);
-	if (c->cfg.track_irq)
+	if (hands)
+		err = group_load(k->obj, "handed_", "handed_", "a preset");
+	if (!err && c->cfg.track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
 	if (!err && c->cfg.memory) {
 		err = group_load(k->obj, have_preempt_count(k) ? "memory_task_" : "memory_any_", NULL,
@@ -335,7 +345,9 @@ static int wait_log_map(struct session *s)
 	l->heads = map_array(k->maps.wait_log_heads);
 	l->collections = map_array(k->maps.collections);
 	l->n_collections = &k->bss->n_collections;
-	if (l->ran == MAP_FAILED || l->collections == MAP_FAILED || l->wakes == MAP_FAILED || l->heads == MAP_FAILED)
+	l->handed = map_array(k->maps.handed_log);
+	l->n_handed = &k->bss->n_handed;
+	if (l->handed == MAP_FAILED || l->ran == MAP_FAILED || l->collections == MAP_FAILED || l->wakes == MAP_FAILED || l->heads == MAP_FAILED)
 		return log_fail(-errno, "cannot map the logs of the CPUs: %s", strerror(errno));
 	return 0;
 }
@@ -353,6 +365,8 @@ static void wait_log_unmap(struct session *s)
 		munmap((void *)l->heads, l->cpus * sizeof(*l->heads));
 	if (l->collections && l->collections != MAP_FAILED)
 		munmap((void *)l->collections, COLLECTIONS_MAX * sizeof(*l->collections));
+	if (l->handed && l->handed != MAP_FAILED)
+		munmap((void *)l->handed, bpf_map__max_entries(s->skel->maps.handed_log) * sizeof(*l->handed));
 }
 
 static int load_error(int err)

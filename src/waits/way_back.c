@@ -35,6 +35,8 @@ struct cpu_log {
 #define COLLECTORS_MAX 64 /* threads that collect garbage; the one that was the first to do so is forgotten */
 #define KEPT_MAX 256      /* collections of each; the oldest is overwritten. A busy server has some 100 a second */
 
+#define HANDED_KEPT (HANDED_MAX - HANDED_MAX / 8) /* the programs go on writing */
+
 struct collector {
 	UT_hash_handle hh;
 	uint32_t tid;
@@ -251,13 +253,32 @@ struct walk {
 	bool wakes;       /* at at_ns it woke the thread of the segment after it */
 	unsigned int steps;
 	size_t n; /* segments so far */
+	bool handed; /* goes back to when data was written for it */
+	bool few; /* ends when there are too many; a wait for a CPU is one segment, whoever ran meanwhile */
+	bool (*is_answer)(uint32_t tgid, void *arg);
+	void *arg;
 	struct gap_segment last;
 };
 
 static bool is_same(const struct gap_segment *a, const struct gap_segment *b)
 {
-	return a->tid == b->tid && a->state == b->state && a->call == b->call && a->file == b->file && a->by_tid == b->by_tid &&
+	return a->tid == b->tid && a->state == b->state && a->call == b->call && a->file == b->file &&
 	       (a->flags & GAP_SEGMENT_F_LIMITED) == (b->flags & GAP_SEGMENT_F_LIMITED);
+}
+
+/* Adds an earlier part of a segment. by: who ran for longest, if that is known of both, but of each only as long as it stayed so. */
+static void segment_extend(struct gap_segment *s, const struct gap_segment *more)
+{
+	if (s->by_tid == more->by_tid) {
+		s->by_ns += more->dur_ns;
+	} else if (s->by_ns < more->dur_ns) {
+		s->by_tid = more->by_tid;
+		s->by_tgid = more->by_tgid;
+		memcpy(s->by, more->by, sizeof(s->by));
+		s->by_ns = more->dur_ns;
+	}
+	s->start_ns = more->start_ns;
+	s->dur_ns += more->dur_ns;
 }
 
 /* Adds what came before: s from start_ns to at_ns. */
@@ -276,11 +297,12 @@ static void walk_add(struct walk *k, uint64_t start_ns, struct gap_segment s)
 	k->wakes = false;
 	k->at_ns = start_ns;
 	causes_add(&way->causes, &s);
-	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s) && start_ns + s.dur_ns == last->start_ns) {
-		last->start_ns = start_ns;
-		last->dur_ns += s.dur_ns;
+	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s) && (k->few || last->by_tid == s.by_tid) &&
+		start_ns + s.dur_ns == last->start_ns) {
+		segment_extend(last, &s);
 	} else {
 		*last = s;
+		last->by_ns = s.dur_ns;
 		k->n++;
 	}
 	if (k->n <= GAP_SEGMENTS_MAX)
@@ -503,10 +525,63 @@ static void walk_first(struct walk *k, const struct run *first)
 	walk_wait(k, &(struct run){ .end_ns = k->begin_ns, .entry = &unseen });
 }
 
+/* Whether the way goes on. */
+static bool walk_may(struct walk *k, uint64_t from_ns)
+{
+	if (k->at_ns <= from_ns || k->way->end != GAP_COMPLETE)
+		return false;
+	if (k->at_ns <= k->begin_ns)
+		k->way->end = GAP_TOO_OLD;
+	else if (k->steps++ == STEPS_MAX || (k->few && k->n > GAP_SEGMENTS_MAX))
+		k->way->end = GAP_TOO_LONG;
+	return k->way->end == GAP_COMPLETE;
+}
+
+static void walk_step(struct walk *k);
+
+/* What the thread read last that another one had written. NULL: not known, or not in what is logged. */
+static const struct handed *find_handed(const struct walk *k)
+{
+	const struct wait_log *l = &k->w->log;
+	uint64_t n = l->handed ? __atomic_load_n(l->n_handed, __ATOMIC_ACQUIRE) : 0, end = n > HANDED_KEPT ? n - HANDED_KEPT : 0;
+
+	while (n-- > end) {
+		const struct handed *h = &l->handed[n % HANDED_MAX];
+
+		if (h->ns <= k->begin_ns)
+			break;
+		if (h->tid == k->on && h->ns <= k->at_ns && h->sent_ns < h->ns && !k->is_answer(h->by_tgid, k->arg))
+			return h;
+	}
+	return NULL;
+}
+
+/* If the thread has got data since it was woken last, it could not go on before that was written: goes on with who did. */
+static bool walk_handed(struct walk *k)
+{
+	const struct handed *found = k->few ? find_handed(k) : NULL, h = found ? *found : (struct handed){ 0 };
+	const struct wake *woken = found ? find_wake(k->w, k->on, k->begin_ns, k->at_ns, 0) : NULL;
+	uint64_t from_ns = k->from_ns;
+
+	if (!woken || woken->ns >= h.sent_ns || h.sent_ns <= from_ns)
+		return false;
+	k->from_ns = h.sent_ns;
+	k->handed = true; /* not once more on the way there */
+	while (walk_may(k, h.sent_ns) && k->on == h.tid)
+		walk_step(k);
+	k->handed = false;
+	k->from_ns = from_ns;
+	k->on = h.by;
+	k->wakes = k->n;
+	return true;
+}
+
 static void walk_step(struct walk *k)
 {
 	struct run r, before;
 
+	if (!k->handed && walk_handed(k))
+		return;
 	if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &r)) { /* on a CPU that has not switched since the logs begin */
 		walk_add(k, k->begin_ns, (struct gap_segment){ .tid = k->on, .call = CALL_NONE, .state = ST_CPU });
 		return;
@@ -538,18 +613,6 @@ static struct walk walk_begin(struct wait_walker *w, uint64_t since_ns, uint64_t
 	return (struct walk){ .w = w, .way = ret, .from_ns = from_ns, .at_ns = to_ns, .begin_ns = logs_begin(w) };
 }
 
-/* Whether the way goes on. */
-static bool walk_may(struct walk *k, uint64_t from_ns)
-{
-	if (k->at_ns <= from_ns || k->way->end != GAP_COMPLETE)
-		return false;
-	if (k->at_ns <= k->begin_ns)
-		k->way->end = GAP_TOO_OLD;
-	else if (k->steps++ == STEPS_MAX)
-		k->way->end = GAP_TOO_LONG;
-	return k->way->end == GAP_COMPLETE;
-}
-
 /* Goes back to from_ns. */
 static void walk_to(struct walk *k, uint64_t from_ns)
 {
@@ -558,24 +621,42 @@ static void walk_to(struct walk *k, uint64_t from_ns)
 		walk_step(k);
 }
 
+static void way_back_by(struct walk *k, uint32_t tid)
+{
+	struct way *ret = k->way;
+	uint64_t from_ns = k->from_ns, to_ns = k->at_ns;
+
+	k->on = tid;
+	walk_to(k, from_ns);
+	if (!logs_kept(k->w)) {
+		memset(&ret->causes, 0, sizeof(ret->causes));
+		ret->end = GAP_TOO_OLD;
+		k->at_ns = to_ns;
+		k->n = 0;
+	}
+	k->wakes = false;
+	walk_add(k, from_ns, (struct gap_segment){ .call = CALL_NONE, .state = ST_MAX });
+	ret->n = k->n < GAP_SEGMENTS_MAX ? k->n : GAP_SEGMENTS_MAX;
+	causes_finish(&ret->causes, GAP_CAUSES_MAX);
+}
+
 void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret)
 {
 	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
 
-	k.on = tid;
-	walk_to(&k, from_ns);
-	if (!logs_kept(w)) {
-		memset(&ret->causes, 0, sizeof(ret->causes));
-		ret->end = GAP_TOO_OLD;
-		k.at_ns = to_ns;
-		k.n = 0;
-	}
-	k.wakes = false;
-	walk_add(&k, from_ns, (struct gap_segment){ .call = CALL_NONE, .state = ST_MAX });
-	ret->n = k.n < GAP_SEGMENTS_MAX ? k.n : GAP_SEGMENTS_MAX;
-	causes_finish(&ret->causes, GAP_CAUSES_MAX);
+	way_back_by(&k, tid);
 }
 
+void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns,
+	bool (*is_answer)(uint32_t tgid, void *arg), void *arg, struct way *ret)
+{
+	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
+
+	k.few = true;
+	k.is_answer = is_answer;
+	k.arg = arg;
+	way_back_by(&k, tid);
+}
 /*
  * Goes back to from_ns, and adds only what the thread waited. A wait for a Python interpreter's lock ends every 5 ms, for the
  * thread to ask for it (CPython: take_gil()); only the last one ends with a wake-up by the thread that had it. So who had it when

@@ -25,6 +25,8 @@ struct wait_log {
 	unsigned int cpus, shift;
 	const struct collection *collections; /* COLLECTIONS_MAX; while a thread ran, this is what it did */
 	const uint64_t *n_collections;        /* so far */
+	const struct handed *handed;          /* HANDED_MAX; NULL: not recorded */
+	const uint64_t *n_handed;
 };
 
 /* Walks back through logs. */
@@ -43,6 +45,14 @@ struct way {
 /* The way back of a thread that ran at to_ns, to from_ns; nothing was logged before since_ns. If it does not reach that far,
  * the rest is unknown. Quick if the times of successive calls are near each other. */
 void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns, struct way *ret);
+
+/*
+ * As way_back(), of a thread that deals with many things at a time: what it read last, if that was written after it woke, counts more
+ * than what woke it. Not what processes have written for which is_answer() is true. It ends when there are GAP_SEGMENTS_MAX segments, of
+ * which a whole wait for a CPU is one: by_ns of it was spent behind `by`.
+ */
+void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns,
+	bool (*is_answer)(uint32_t tgid, void *arg), void *arg, struct way *ret);
 
 /* A wait at a barrier for another thread, perhaps without leaving the CPU. by 0: none. */
 struct held {

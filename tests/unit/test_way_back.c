@@ -17,14 +17,16 @@ static struct wake wakes[CPUS << SHIFT];
 static struct wait_log_heads heads[CPUS];
 static struct collection collections[COLLECTIONS_MAX];
 static uint64_t n_collections;
-static const struct wait_log logs = { rans, wakes, heads, CPUS, SHIFT, collections, &n_collections };
+static struct handed handed_log[HANDED_MAX];
+static uint64_t n_handed;
+static const struct wait_log logs = { rans, wakes, heads, CPUS, SHIFT, collections, &n_collections, handed_log, &n_handed };
 
 static int set_up(void **state)
 {
 	memset(rans, 0, sizeof(rans));
 	memset(wakes, 0, sizeof(wakes));
 	memset(heads, 0, sizeof(heads));
-	n_collections = 0;
+	n_collections = n_handed = 0;
 	return 0;
 }
 
@@ -71,23 +73,55 @@ static void add_segment(char *text, size_t size, const struct gap_segment *s)
 }
 
 /* The way as text: the latest segment first, each with its length, * if it wakes the thread of the one after it. */
+static void way_found_is(const struct way *way, uint64_t from_us, uint64_t to_us, const char *want)
+{
+	char text[1024] = "";
+	uint64_t at = to_us * US;
+
+	for (size_t i = 0; i < way->n; i++) {
+		assert_int_equal(way->seg[i].start_ns + way->seg[i].dur_ns, at);
+		assert_true(way->seg[i].dur_ns > 0);
+		at = way->seg[i].start_ns;
+		add_segment(text, sizeof(text), &way->seg[i]);
+	}
+	assert_int_equal(at, from_us * US);
+	assert_string_equal(text, want);
+}
+
 static void way_is(uint32_t tid, uint64_t since_us, uint64_t from_us, uint64_t to_us, const char *want)
 {
 	struct wait_walker *w = wait_walker_new(&logs);
 	static struct way way;
-	char text[1024] = "";
-	uint64_t at = to_us * US;
 
 	way_back(w, tid, since_us * US, from_us * US, to_us * US, &way);
 	wait_walker_free(w);
-	for (size_t i = 0; i < way.n; i++) {
-		assert_int_equal(way.seg[i].start_ns + way.seg[i].dur_ns, at);
-		assert_true(way.seg[i].dur_ns > 0);
-		at = way.seg[i].start_ns;
-		add_segment(text, sizeof(text), &way.seg[i]);
-	}
-	assert_int_equal(at, from_us * US);
-	assert_string_equal(text, want);
+	way_found_is(&way, from_us, to_us, want);
+}
+
+#define ENGINE 30
+
+static bool is_engine(uint32_t tgid, void *arg)
+{
+	(void)arg;
+	return tgid == ENGINE;
+}
+
+/* Likewise of a request that the thread passes on. */
+static void request_way_is(uint32_t tid, uint64_t from_us, uint64_t to_us, const char *want)
+{
+	struct wait_walker *w = wait_walker_new(&logs);
+	static struct way way;
+
+	way_back_of_request(w, tid, 0, from_us * US, to_us * US, is_engine, NULL, &way);
+	wait_walker_free(w);
+	way_found_is(&way, from_us, to_us, want);
+}
+
+/* The thread reads what `by` has written. */
+static void reads(uint32_t tid, uint64_t us, uint32_t by, uint64_t written_us)
+{
+	handed_log[n_handed++ % HANDED_MAX] =
+		(struct handed){ .ns = us * US, .sent_ns = written_us * US, .tid = tid, .by = by, .by_tgid = by / 10 * 10 };
 }
 
 /* Likewise of what the thread waited, with the end of the way, and the sum of the causes. */
@@ -498,6 +532,47 @@ TEST_WITH(now, set_up, NULL)
 	frequent_waker_find(w, 14, 10 * US, &often);
 	assert_int_equal(often.tid, 0);
 	wait_walker_free(w);
+}
+
+/* A client's packet wakes the event loop 10, which waits for a CPU. Meanwhile its tokenizer 20 answers, which had waited for one since 10
+ * wrote to it; and so do others. */
+static void hand_over(void)
+{
+	ran(0, 10, 45, ST_BLOCKED_POLL);
+	woke(0, 100, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 97, 120, ST_RUNNABLE);
+	ran(0, 98, 180, ST_RUNNABLE);
+	ran(0, 99, 200, ST_RUNNABLE);
+	runs(0, 10);
+	ran(1, 20, 10, ST_BLOCKED_NET);
+	woke(0, 40, 10, 20);
+	ran(1, 96, 130, ST_RUNNABLE);
+	ran(1, 20, 170, ST_BLOCKED_NET);
+	runs(1, 0);
+	reads(20, 135, 10, 40);
+}
+
+TEST_WITH(reads_what_came_later, set_up, NULL)
+{
+	hand_over();
+	request_way_is(10, 0, 300, "10 cpu 100, 10 runnable <98 100, 10 blocked_poll 55, 10 cpu 45"); /* nothing was read */
+	reads(10, 210, 20, 150);
+	request_way_is(10, 0, 300, "10 cpu 100, 10 runnable <98 50, 20* cpu 20, 20 runnable <96 90, 10* cpu 40");
+	way_is(10, 0, 0, 300, "10 cpu 100, 10 runnable <99 20, 10 runnable <98 60, 10 runnable <97 20, 10 blocked_poll 55, 10 cpu 45");
+}
+
+/* What the engine sends is about other requests, and what had been written before the thread slept was no reason to wait. */
+TEST_WITH(reads_of_no_account, set_up, NULL)
+{
+	hand_over();
+	reads(10, 205, 20, 90);
+	reads(10, 210, ENGINE + 1, 160);
+	reads(11, 211, 20, 160);
+	reads(10, 301, 20, 160);
+	request_way_is(10, 0, 300, "10 cpu 100, 10 runnable <98 100, 10 blocked_poll 55, 10 cpu 45");
+	for (unsigned int i = 0; i < HANDED_MAX; i++)
+		reads(11, 212, 20, 160);
+	request_way_is(10, 0, 300, "10 cpu 100, 10 runnable <98 100, 10 blocked_poll 55, 10 cpu 45");
 }
 
 /* ---- gaps and waits of steps ---- */

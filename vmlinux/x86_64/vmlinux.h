@@ -4,7 +4,7 @@
  * their own. Generated; to change it, edit vmlinux/types.list.
  *
  *   from     Linux 6.18.44, x86_64
- *   on       2026-11-27
+ *   on       2026-11-28
  *   by       vmlinux/regenerate
  */
 #ifndef __VMLINUX_H__
@@ -177,10 +177,19 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr;
 };
 
+struct sk_buff_head {
+	struct sk_buff *prev;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	u16 sk_protocol;
 	struct pid *sk_peer_pid;
+};
+
+struct sk_buff {
+	struct sock *sk;
 };
 
 struct unix_sock {
