@@ -98,6 +98,26 @@ bool sequence_received(const struct probe_table *probes, const struct rec_functi
 	return s->role == ROLE_SEQUENCE && !strcmp(probe_spec_name(s, r->vals), "receive") && find_number(s, r, ret_request);
 }
 
+bool sequence_sent(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_id)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+
+	if (s->role != ROLE_SEQUENCE || strcmp(probe_spec_name(s, r->vals), "sent"))
+		return false;
+	*ret_id = sequence_id_hash(probe_arg_string(s, s->handle_name, probe_record_strings(s, r)));
+	return true;
+}
+
+/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
+uint64_t sequence_id_hash(const char *id)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	while (*id)
+		hash = (hash ^ (uint8_t)*id++) * 0x100000001b3;
+	return hash;
+}
+
 bool sequence_change_of(struct shown_contexts *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret)
 {

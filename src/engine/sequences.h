@@ -67,6 +67,12 @@ const struct rec_step *drafts_mark(const struct shown_contexts *d, const struct 
 bool sequence_change_of(struct shown_contexts *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret);
 
+/* Whether with this call a server passes a request on to its engine. ret_id: sequence_id_hash() of its id. */
+bool sequence_sent(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_id);
+
+/* Stands for a request's id, in whatever process. */
+uint64_t sequence_id_hash(const char *id);
+
 /* Whether with this call a thread passes on what it has read from a socket. ret_request: the request's number, plus 1. */
 bool sequence_received(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_request);
 

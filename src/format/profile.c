@@ -169,6 +169,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		profile_steps_gap(ps->steps, (const struct rec_gap *)rec);
 		profile_requests_gap(ps->requests, (const struct rec_gap *)rec);
 	}
+	if (rec->kind == REC_SENT)
+		profile_requests_gap(ps->requests, (const struct rec_gap *)rec);
 	if (rec->kind == REC_STACK) {
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
 		if (ps->lines.code)

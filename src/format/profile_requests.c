@@ -158,6 +158,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 struct request_line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine, if known and the rest is split; else start */
+	uint64_t id;						   /* sequence_id_hash() of the engine's own; 0: it has none */
 	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
@@ -184,16 +185,26 @@ struct profile_requests {
 
 /* ---- lines ---- */
 
-/* Adds who caused the time in which the context ran no step: while the request was queued, and between its steps. Returns the
- * part of the queue in which it ran others'. */
-static char *add_request_path(struct profile_requests *q, char *p, const struct request_line *l, uint64_t start, uint64_t *ret_others)
+/* Where the time of a request's queue went. */
+struct queue_parts {
+	uint64_t sent;   /* when the server passed it on to the engine; 0: not known */
+	uint64_t others; /* the part in which the engine ran steps of others, from then on */
+};
+
+/* Adds who caused the time until the request was passed on, and then that in which the context ran no step: while the request
+ * was queued, and between its steps. */
+static char *add_request_path(struct profile_requests *q, char *p, const struct request_line *l, uint64_t start, struct queue_parts *ret)
 {
 	struct causes c = {};
-	uint64_t between;
+	uint64_t between, from = start;
 
-	*ret_others = l->start - start;
-	if (start < l->start)
-		*ret_others -= gap_log_sum(q->gaps, l->tgid, l->context, start, l->start, true, &c);
+	if (l->id && start < l->arrived)
+		ret->sent = gap_log_sent(q->gaps, l->id, start, l->arrived, &c);
+	if (ret->sent)
+		from = ret->sent;
+	ret->others = l->start - from;
+	if (from < l->start)
+		ret->others -= gap_log_sum(q->gaps, l->tgid, l->context, from, l->start, true, &c);
 	between = gap_log_sum(q->gaps, l->tgid, l->context, l->start, l->end, false, &c);
 	if (between < l->between) /* after its last step, before there was another one */
 		c.unknown_ns += l->between - between;
@@ -206,7 +217,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 {
 	uint64_t start = socket ? socket->h.start_ns : l->arrived;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
-	uint64_t others = 0;
+	struct queue_parts queue = { 0 };
 	bool closed;
 
 	p = PUT_FIRST(p, pid, l->tgid);
@@ -217,7 +228,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	p = PUT(p, ts_us, profile_since(q->rec, start));
 	p = fmt_str(p, l->shape, strlen(l->shape));
 	if (q->gaps && l->split)
-		p = add_request_path(q, p, l, start, &others);
+		p = add_request_path(q, p, l, start, &queue);
 	if (q->gpu)
 		p = request_gpu_end(q->gpu, p, l->serial, l->split);
 	if (socket) {
@@ -232,11 +243,11 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	}
 	p = PUT_TOTAL(p, l->end - start);
 	if ((socket && l->split) || (!socket && start < l->start))
-		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, others);
+		p = PUT_NONZERO(PUT(p, queued, l->start - start), behind_others, queue.others);
 	if (socket)
 		p = PUT_NONZERO(p, unread, socket->read_ns - start);
 	if (socket && l->arrived < l->start && l->arrived > start)
-		p = PUT(p, to_engine, l->arrived - start);
+		p = PUT_NONZERO(PUT(p, to_engine, l->arrived - start), sent, queue.sent ? queue.sent - start : 0);
 	p = fmt_str(p, l->stages, strlen(l->stages));
 	if (socket) {
 		if (socket->first_chunk_ns) /* else the recording ended before */
@@ -393,12 +404,14 @@ static void profile_on_step(struct step_request *r, const struct step_seen *s, v
 static void *profile_on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
+	const char *id = request_own_id(q->rec->handles, r);
 	struct request_line l = {
 		.tgid = r->tgid,
 		.serial = r->serial,
 		.context = r->context,
 		.sequence = r->sequence,
 		.arrived = r->arrived && step_request_split(r) ? r->arrived : r->start,
+		.id = id ? sequence_id_hash(id) : 0,
 		.start = r->start,
 		.end = r->last_end,
 		.between = r->spans[SPAN_BETWEEN],

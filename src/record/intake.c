@@ -111,12 +111,16 @@ static void intake_pass_gap(const struct rec_hdr *h, size_t size, void *arg)
 /* Passes a record on, unless --max-steps-per-process holds it back or leaves it out. */
 static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_t size)
 {
+	uint64_t id;
+
 	if (h->kind == REC_STEP && in->gaps)
 		gaps_step(in->gaps, (const struct rec_step *)h);
 	if (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS)
 		return;
 	in->totals->steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START); /* else the previous window counts it */
 	sink_record(in->sink, h, size);
+	if (h->kind == REC_FUNCTION && in->gaps && sequence_sent(&in->c->probes, (const struct rec_function *)h, &id))
+		gaps_sent(in->gaps, h, id, intake_pass_gap, in);
 	if (h->kind == REC_STEP && in->gaps) /* a dump that the step is the reason for needs them */
 		gaps_waits(in->gaps, (const struct rec_step *)h, intake_pass_gap, in);
 }

@@ -426,7 +426,7 @@ int outputs_prepare(const struct record_options *o)
 #define DROPS_APART_NS 10000000 /* drops that are closer to each other are one interval */
 
 /* These are few, and others make no sense without them: they may use the room that bulk records leave free (WRITER_SLACK). */
-#define KINDS_VITAL (1u << REC_TASK | 1u << REC_STEP | 1u << REC_REQUEST | 1u << REC_GPU_STEP | 1u << REC_GAP)
+#define KINDS_VITAL (1u << REC_TASK | 1u << REC_STEP | 1u << REC_REQUEST | 1u << REC_GPU_STEP | 1u << REC_GAP | 1u << REC_SENT)
 
 /* Records that were dropped because the writer was behind. */
 struct drop {

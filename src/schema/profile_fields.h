@@ -308,11 +308,14 @@ STAGE(SEQUENCE, tpot_max, US, OPTIONAL, "between the ends of steps that gave it 
 STAGE(SEQUENCE, queued, PART, OPTIONAL, "of a joined one, from its first bytes on the socket to the start of its first step, of others from when they "
 	"arrived at the engine, if the preset says where that is; with `own_prefill`, "
 	"`own_decode`, `others` and `between` it adds up to `total`")
-STAGE(SEQUENCE, behind_others, US, OPTIONAL, "the part of `queued` in which its context ran steps, for other requests; absent if 0. The shape's "
-	"`path1_us` ... `path_unknown_us`, as in `token_prof`, sum to the rest of `queued` and `between`: who caused the time in which no step ran")
+STAGE(SEQUENCE, behind_others, US, OPTIONAL, "the part of `queued`, from `sent` on if that is known, in which its context ran steps, for other requests; "
+	"absent if 0. The shape's `path1_us` ... `path_unknown_us`, as in `token_prof`, sum to the rest of `queued` and `between`: who caused the "
+	"time in which no step ran, and all of the time until the request was passed on")
 STAGE(SEQUENCE, unread, US, OPTIONAL, "the part of `queued` before the server read these bytes; absent if unknown")
 STAGE(SEQUENCE, to_engine, US, OPTIONAL, "the part of `queued` until the request arrived at the engine, if the preset says where that is: `unread`, "
 	"and what the server did before, as its tokenizer")
+STAGE(SEQUENCE, sent, US, OPTIONAL, "the part of `to_engine` until the server passed the request on to the engine, if the preset says where that is, "
+	"and it was recorded")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
 STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. If "
 	"`write_blocked_us` is as long, the client read slowly")

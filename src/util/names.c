@@ -319,6 +319,7 @@ static const char *const rec_kinds[] = {
 	[REC_NODE] = "node",
 	[REC_MESSAGE] = "message",
 	[REC_GAP] = "gap",
+	[REC_SENT] = "sent",
 	[REC_METRIC] = "metric",
 };
 

@@ -65,6 +65,7 @@ static void add_part(struct causes *c, const struct rec_gap *gap, uint64_t from_
 		if (s.start_ns >= end)
 			continue;
 		s.dur_ns = end - s.start_ns;
+		s.by_ns = s.by_ns < s.dur_ns ? s.by_ns : s.dur_ns;
 		left -= s.dur_ns;
 		causes_add(c, &s);
 	}
@@ -91,7 +92,7 @@ uint64_t gap_log_sum(const struct gap_log *l, uint32_t tgid, uint64_t context, u
 	{
 		uint64_t start = g->gap.h.start_ns, end = start + g->gap.h.dur_ns;
 
-		if (g->gap.h.tgid != tgid || g->gap.context != context)
+		if (g->gap.h.kind == REC_SENT || g->gap.h.tgid != tgid || g->gap.context != context)
 			continue;
 		if (first && queued && start > from_ns) {
 			uint64_t unknown = (start < to_ns ? start : to_ns) - from_ns;
@@ -113,4 +114,22 @@ uint64_t gap_log_sum(const struct gap_log *l, uint32_t tgid, uint64_t context, u
 		sum += end - start;
 	}
 	return sum;
+}
+
+uint64_t gap_log_sent(const struct gap_log *l, uint64_t id, uint64_t from_ns, uint64_t to_ns, struct causes *c)
+{
+	const struct logged_gap *g;
+
+	DL_FOREACH(l->gaps, g)
+	{
+		uint64_t start = g->gap.h.start_ns, end = start + g->gap.h.dur_ns;
+
+		if (g->gap.h.kind != REC_SENT || g->gap.context != id || end <= from_ns || end > to_ns)
+			continue;
+		if (start > from_ns)
+			c->unknown_ns += start - from_ns;
+		add_part(c, &g->gap, start > from_ns ? start : from_ns, end);
+		return end;
+	}
+	return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "engine/check.h"
 #include "util/alloc.h"
+#include "util/clock.h"
 #include "util/list.h"
 
 /* More contexts than a server has; if there are more, that whose last step was the earliest is forgotten. */
@@ -222,6 +223,44 @@ static struct rec_hdr gap_hdr(const struct gap_step *s, uint64_t from_ns, uint64
 		.kind = REC_GAP,
 		.id = s->probe,
 	};
+}
+
+struct asker {
+	const struct gaps *g;
+	uint32_t tgid;
+};
+
+/* Whether a process is an engine that has not seen the request of the asker yet: what it sends is about others. */
+static bool runs_steps_for(uint32_t tgid, void *arg)
+{
+	const struct asker *a = arg;
+	const struct gap_context *c = NULL;
+
+	if (tgid != a->tgid) {
+		for (c = a->g->contexts; c && c->key.tgid != tgid; c = c->hh.next)
+			;
+	}
+	return c;
+}
+
+/* When the request came is not known yet. One that took longer than this to be passed on has the rest unknown. */
+#define SENT_BACK_NS (10 * NSEC_PER_SEC)
+
+void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	uint64_t at = h->start_ns, from = at > g->open_ns + SENT_BACK_NS ? at - SENT_BACK_NS : g->open_ns;
+
+	if (at <= from)
+		return;
+	g->gap.h = *h;
+	g->gap.h.kind = REC_SENT;
+	g->gap.h.flags = 0;
+	g->gap.h.start_ns = from;
+	g->gap.h.dur_ns = at - from;
+	g->gap.context = id;
+	g->gap.step = 0;
+	way_back_of_request(g->walker, h->tid, g->open_ns, from, at, runs_steps_for, &(struct asker){ g, h->tgid }, &g->way);
+	cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
 }
 
 static void leave_out_short(struct way *way)

@@ -122,6 +122,37 @@ TEST(others_contexts)
 	gap_log_free(l);
 }
 
+/* Of a request that was passed on: from when it came, whatever else the thread did before. */
+TEST(passed_on)
+{
+	static const struct {
+		uint64_t id, from, to, sent, one, two, unknown;
+	} cases[] = {
+		{ 77, 1000, 1300, 1200, 100, 100, 0 },
+		{ 77, 1050, 1200, 1200, 100, 50, 0 },
+		{ 77, 900, 1200, 1200, 100, 100, 100 }, /* it came before what is known of it */
+		{ 77, 1000, 1199, 0, 0, 0, 0 },		/* passed on later than it arrived: another one of its name */
+		{ 77, 1200, 1300, 0, 0, 0, 0 },
+		{ CONTEXT, 1000, 1300, 0, 0, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct gap_log *l = log_of_three(true);
+		struct rec_gap gap = gap_of(10, 1000, 1200, true);
+		struct causes c = {};
+
+		gap.h.kind = REC_SENT;
+		gap.context = 77;
+		gap_log_add(l, &gap);
+		assert_int_equal(gap_log_sent(l, cases[i].id, cases[i].from, cases[i].to, &c), cases[i].sent);
+		assert_int_equal(cause_ns(&c, 1), cases[i].one);
+		assert_int_equal(cause_ns(&c, 2), cases[i].two);
+		assert_int_equal(c.unknown_ns, cases[i].unknown);
+		assert_int_equal(gap_log_sum(l, 10, 77, 0, 9000, false, &c), 0);
+		gap_log_free(l);
+	}
+}
+
 /* The oldest make room, and are unknown then. */
 TEST(room)
 {
