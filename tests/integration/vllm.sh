@@ -72,7 +72,7 @@ served() {
 	local name=$1 engine
 	args_split "${@:4}"
 	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
-	engine=$(pgrep -P "$SERVER" -f pipe_handle)
+	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
 	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --engine "$TOP/engines/python.json" \
 		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
 	check "$name: its engine is recorded with it" grep -q 'also recorded: 1 running child process that' "$TMP/$name.err"
@@ -109,6 +109,14 @@ test_held_up() {
 # A thread of its API process keeps the interpreter's lock.
 test_lock_kept() {
 	served lock 100 20 gil 20 -- -e +samples
+}
+
+# Its tokenizer, a process of its own, gets no CPU, while the engine is busy with other requests.
+test_starved() {
+	served starved 100 20 starve 20
+	expect "starved: it is part of the time until the engine had it" \
+		'all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof")' p="$TMP/starved.jsonl"
+	check "starved: valid" "$INFTRACE" validate "$TMP/starved.jsonl"
 }
 
 # Its engine collects garbage.

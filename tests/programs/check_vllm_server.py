@@ -27,7 +27,8 @@ def check_held(clients, got, plant, held, passed):
     for name, client in clients.items():
         lost = overlap(held, client["sent"], passed[name])
         shape = got[f"GET /{name}"]["shape"]
-        named = any("parse_large (serve.py:" in shape.get(f"path{i}_in", "") for i in range(1, 5))
+        named = any(shape.get(f"path{i}_behind") == "hog" if plant == "starve" else
+                    "parse_large (serve.py:" in shape.get(f"path{i}_in", "") for i in range(1, 5))
         if lost >= LOST_NS and lost >= LOST * (passed[name] - client["sent"]):
             right, missed = right + named, missed + (not named)
         elif lost <= NOT_LOST_NS:

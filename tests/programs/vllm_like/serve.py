@@ -9,6 +9,7 @@ request on; of garbage also for how long it was on a CPU:
   hold     a large JSON is parsed in the event loop
   gil      the same in another thread of the API process, which keeps the interpreter's lock
   gc       the engine collects garbage in the step after its first token
+  starve   another process takes the CPU of the tokenizer, which is a process of its own here
 """
 import asyncio
 import collections
@@ -16,6 +17,7 @@ import gc
 import itertools
 import json
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -28,6 +30,7 @@ from vllm.v1.core.sched.scheduler import CachedRequestData, ModelRunnerOutput, N
 
 PROMPT_ROWS = 64  # at most in a step
 GARBAGE = 2_000_000  # objects that a collection looks at
+HOGGED_NS = 200_000_000
 
 
 def say(*words):
@@ -107,6 +110,13 @@ class EngineCore:
         return told
 
 
+class RequestState:
+    """What the API process keeps of a request that it passes on."""
+
+    def __init__(self, request_id):
+        self.request_id, self.queue = request_id, asyncio.Queue()
+
+
 def at(function, name, path):
     """Makes the function one of vLLM's."""
     function.__code__ = function.__code__.replace(co_name=name.rsplit(".", 1)[1], co_filename="/x/vllm/v1/" + path,
@@ -116,6 +126,7 @@ def at(function, name, path):
 at(Scheduler.add_request, "Scheduler.add_request", "core/sched/scheduler.py")
 at(Scheduler.update_from_output, "Scheduler.update_from_output", "core/sched/scheduler.py")
 at(EngineCore.step, "EngineCore.step", "engine/core.py")
+at(RequestState.__init__, "RequestState.__init__", "engine/output_processor.py")
 
 
 def engine(pipe, slots, plant):
@@ -141,6 +152,41 @@ def engine(pipe, slots, plant):
             pipe.send(told)
 
 
+def last_cpu():
+    return {max(os.sched_getaffinity(0))}
+
+
+def tokenizer(pipe):
+    """Answers each text with its words."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.sched_setaffinity(0, last_cpu())
+    while text := pipe.recv():
+        pipe.send(len(text.split()))
+
+
+def hog(pipe):
+    """Takes the tokenizer's CPU each time that it is told for how long."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.sched_setaffinity(0, last_cpu())
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    with open("/proc/self/comm", "w") as f:
+        f.write("hog")
+    while ns := pipe.recv():
+        begin = now()
+        while now() < begin + ns:
+            pass
+        say("held", begin, now())
+
+
+def child(function, *args):
+    """Returns the process and its pipe."""
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    process = processes.Process(target=function, args=(theirs, *args))
+    process.start()
+    return process, ours
+
+
 def parse_large(text):
     begin = now()
     json.loads(text)
@@ -152,17 +198,32 @@ class Api:
         self.pipe = pipe
         self.plant, self.every = plant, every
         self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if plant in ("hold", "gil") else ""
-        self.waiting = {}
+        self.states = {}
+        self.asked = collections.deque()
+        self.tokenizer, self.hog = (child(f)[1] for f in (tokenizer, hog)) if plant == "starve" else (None, None)
 
     def take(self):
         for request_id, over in self.pipe.recv():
-            self.waiting[request_id].put_nowait(over)
+            self.states[request_id].queue.put_nowait(over)
+
+    def take_words(self):
+        self.asked.popleft().set_result(self.tokenizer.recv())
+
+    async def tokenize(self, text):
+        if not self.tokenizer:
+            sum(range(20000))
+            return
+        self.asked.append(asyncio.get_running_loop().create_future())
+        self.tokenizer.send(text)
+        await self.asked[-1]
 
     def begin_plant(self):
         if self.plant == "hold":
             parse_large(self.large)
         elif self.plant == "gil":
             threading.Thread(target=parse_large, args=(self.large,)).start()
+        elif self.plant == "starve":
+            self.hog.send(HOGGED_NS)
 
     async def answer(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -171,16 +232,16 @@ class Api:
         planted = self.every and int(url.path[1:]) % self.every == self.every - 1
         if planted:
             self.begin_plant()
-        sum(range(20000))  # the tokenizer
+        await self.tokenize(head)
         request_id = "cmpl-" + (url.path[1:] or uuid.uuid4().hex)
         inner = f"{request_id}-0-{uuid.uuid4().hex[:8]}"
-        queue = self.waiting[inner] = asyncio.Queue()
+        state = self.states[inner] = RequestState(inner)
         self.pipe.send((inner, asked["prompt"], asked["tokens"], planted))
         if self.every:
             say("passed", url.path[1:], now())
         writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
         for n in itertools.count():
-            over = await queue.get()
+            over = await state.queue.get()
             event = "data: " + json.dumps({"id": request_id, "object": "text_completion", "choices": [{"index": 0, "text": f"{n}"}]},
                                           separators=(",", ":")) + " x\n"
             writer.write(f"{len(event):x}\r\n{event}\r\n".encode())
@@ -189,13 +250,15 @@ class Api:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         writer.close()
-        del self.waiting[inner]
+        del self.states[inner]
 
 
 async def serve(api):
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(api.pipe.fileno(), api.take)
+    if api.tokenizer:
+        loop.add_reader(api.tokenizer.fileno(), api.take_words)
     loop.add_signal_handler(signal.SIGTERM, over.set)
     server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], "ready", sep="\n", flush=True)
@@ -205,14 +268,14 @@ async def serve(api):
 
 def main():
     plant, every = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 3 else (None, 0)
-    processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    child = processes.Process(target=engine, args=(theirs, int(sys.argv[1]), plant))
-    child.start()
-    ours.recv()
-    asyncio.run(serve(Api(ours, plant, every)))
-    ours.send(None)
-    child.join()
+    process, pipe = child(engine, int(sys.argv[1]), plant)
+    pipe.recv()
+    api = Api(pipe, plant, every)
+    asyncio.run(serve(api))
+    for other in (pipe, api.tokenizer, api.hog):
+        if other:
+            other.send(None)
+    process.join()
 
 
 if __name__ == "__main__":
