@@ -49,6 +49,7 @@ struct pairs {
 	uint64_t latest, decided; /* instants */
 	uint64_t latest_seen;     /* when latest was set */
 	bool sequences_seen;
+	bool by_ids, by_time; /* there are such with ids of their own, and without */
 };
 
 struct feed_reader {
@@ -382,7 +383,7 @@ static void feed_on_begin(struct step_request *r, const struct step_seen *s, voi
 	struct pairs *p = f->pairs;
 
 	if (p)
-		p->sequences_seen = true;
+		*(r->own_ids ? &p->by_ids : &p->by_time) = p->sequences_seen = true;
 	if (p && p->n_open < OPEN_MAX) { /* never full: as many as REQUESTS_MAX in step_slots.h */
 		p->open[p->n_open] = (struct join_sequence){
 			.tgid = r->tgid, .open = true, .start = r->start, .given = r->given
@@ -456,9 +457,16 @@ static void feed_step(struct request_feed *f, const struct rec_step *r)
 static void feed_socket(struct request_feed *f, const struct rec_request *r)
 {
 	struct pairs *p = f->pairs;
+	char id[FUNC_STR_LEN];
 
 	if (!p) {
 		TELL(f, socket, r, true, JOIN_NONE);
+		return;
+	}
+	/* messages between processes: many, and where requests have ids they are none of these */
+	if (p->by_ids && !p->by_time && !r->http && !request_answer_id(r, id)) {
+		TELL(f, socket, r, false, JOIN_NONE);
+		pairs_set_latest(p, r->h.start_ns + r->h.dur_ns);
 		return;
 	}
 	if (p->n_records == HELD_MAX)

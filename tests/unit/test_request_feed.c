@@ -325,4 +325,43 @@ TEST_WITH(test_ids, setup, teardown)
 	}
 }
 
+/* Its processes exchange many messages while an answer waits for the end of its request in the steps. */
+TEST_WITH(test_messages, setup, teardown)
+{
+	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
+	static const struct rows_step steps[] = {
+		{ .number = 0, .start = 1000, .end = 4000, .n = 1, .parts = { { 1001, 0, 9, 1 } } },
+		{ .number = 1, .start = 5000, .end = 9000, .n = 1, .parts = { { 1001, 9, 1, 1 } } },
+	};
+	struct handles *names = handles_new(NULL);
+	struct fake_sink fake = { .sink.ops = &fake_ops };
+	struct pairing all = { .n = 0 };
+	struct request_feed *f;
+	struct sink *s;
+
+	add_rows_probe();
+	probes.specs[0].batch = xcalloc(1, sizeof(struct python_batch));
+	handles_set_recent(names, PID, 1001, "cmpl-a");
+	rec.sockets = true;
+	rec.handles = names;
+	f = request_feed_new(&rec);
+	rec.sockets = false;
+	request_feed_add(f, &reader, &all);
+	s = request_feed_sink(f, &fake.sink);
+	emit_rows(s, &steps[0]);
+	sink_settled(s);
+	sink_settled(s);
+	emit_answer(s, API_PID, 7, "cmpl-a");
+	for (int i = 0; i < 2000; i++)
+		emit_answer(s, i % 2 ? PID : API_PID, 9, "");
+	emit_rows(s, &steps[1]);
+	sink_settled(s);
+	assert_int_equal(sink_close(s, &totals), 0);
+	assert_int_equal(all.n, 1);
+	assert_int_equal(all.sequences[0].fd, 7);
+	assert_int_equal(all.n_sockets, 2000);
+	rec.handles = NULL;
+	handles_free(names);
+}
+
 RUN_TESTS(NULL, NULL)
