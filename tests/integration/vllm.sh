@@ -75,7 +75,7 @@ served() {
 	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
 	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --engine "$TOP/engines/python.json" \
 		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
-	check "$name: its engine is recorded with it" grep -q 'also recorded: 1 running child process that' "$TMP/$name.err"
+	check "$name: its engine is recorded with it" grep -qE 'also recorded: (1 running child process|3 running child processes) that' "$TMP/$name.err"
 	check "$name: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
 	cp "$TMP/check.out" "$TMP/$name.clients"
 	kill -TERM "$SERVER"
@@ -122,6 +122,11 @@ test_starved() {
 # Its engine collects garbage.
 test_collected() {
 	served collected 100 60 gc 5
+}
+
+# One of its two ranks does, which are processes of their own, and which the engine waits for.
+test_rank_collects() {
+	served rank 100 60 rank 5
 }
 
 # Batches that no scheduler makes, and that change while they are read.

@@ -57,6 +57,20 @@ def check_collected(clients, got, held):
         raise Wrong("too few are right")
 
 
+def check_rank(profile, engine, rank, held):
+    """Which of the engine's steps waited for a rank that collected garbage, and for how long."""
+    def waited(shape, pid, state):
+        return 1000 * sum(shape[f"wait{i}_us"] for i in range(1, 5) if (shape.get(f"wait{i}_pid"), shape.get(f"wait{i}_state")) == (pid, state))
+
+    steps = sorted((e["shape"] for e in profile if e["event"] == "token_prof" and e["shape"]["pid"] == engine), key=lambda s: s["step"])
+    named = [s for s in steps if waited(s, rank, "gc") > COLLECTED_NS]
+    # on a busy machine the rank may have waited for a CPU meanwhile, and the engine before it waited for the rank
+    wrong = sum(not 0.95 * cpu - waited(s, engine, "runnable") <= waited(s, rank, "gc") <= until - since for s, (since, until, cpu) in zip(named, held))
+    print(f"{len(held)} collections, {len(named)} steps name one; {wrong} are wrong")
+    if len(held) < 10 or len(named) != len(held) or wrong > 0.05 * len(held):
+        raise Wrong("too few are right")
+
+
 def check(clients, profile, api, engine, plant=None, output=()):
     clients = {e["name"]: e for e in clients}
     lines = [e for e in profile if e["event"] == "request_prof" and e["shape"].get("request", "").startswith("GET /")]
@@ -79,7 +93,9 @@ def check(clients, profile, api, engine, plant=None, output=()):
     print(f"{len(clients)} requests, each in one line with its socket")
     held = [tuple(map(int, line.split()[1:])) for line in output if line.startswith("held ")]
     passed = {int(line.split()[1]): int(line.split()[2]) for line in output if line.startswith("passed ")}
-    if plant == "gc":
+    if plant == "rank":
+        check_rank(profile, engine, int(next(line.split()[1] for line in output if line.startswith("rank "))), held)
+    elif plant == "gc":
         check_collected(clients, got, held)
     elif plant:
         check_held(clients, got, plant, held, passed)

@@ -9,6 +9,7 @@ request on; of garbage also for how long it was on a CPU:
   hold     a large JSON is parsed in the event loop
   gil      the same in another thread of the API process, which keeps the interpreter's lock
   gc       the engine collects garbage in the step after its first token
+  rank     the same in one of two ranks, which are processes of their own
   starve   another process takes the CPU of the tokenizer, which is a process of its own here
 """
 import asyncio
@@ -85,17 +86,33 @@ class Scheduler:
         return told
 
 
+def compute(rows, collects):
+    time.sleep(0.001 + 0.00002 * rows)
+    if collects:
+        begin, cpu = now(), time.thread_time_ns()
+        gc.collect()
+        say("held", begin, now(), time.thread_time_ns() - cpu)
+
+
+class Worker:
+    def execute_model(self, rows, collects):
+        compute(rows, collects)
+
+
 class EngineCore:
     def __init__(self, slots):
         self.scheduler = Scheduler(slots)
         self.collects = None  # whether the next step does; None: none does
+        self.ranks = []
 
     def execute_model(self, batch):
-        time.sleep(0.001 + 0.00002 * batch.total_num_scheduled_tokens)
-        if self.collects:
-            begin, cpu = now(), time.thread_time_ns()
-            gc.collect()
-            say("held", begin, now(), time.thread_time_ns() - cpu)
+        if self.ranks:
+            for n, rank in enumerate(self.ranks):
+                rank.send((batch.total_num_scheduled_tokens, bool(self.collects) and n == 1))
+            for rank in self.ranks:
+                rank.recv()
+        else:
+            compute(batch.total_num_scheduled_tokens, self.collects)
         ids = list(batch.num_scheduled_tokens)
         whole = [self.scheduler.requests[i] for i in ids]
         return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)},
@@ -126,25 +143,59 @@ def at(function, name, path):
 at(Scheduler.add_request, "Scheduler.add_request", "core/sched/scheduler.py")
 at(Scheduler.update_from_output, "Scheduler.update_from_output", "core/sched/scheduler.py")
 at(EngineCore.step, "EngineCore.step", "engine/core.py")
+at(Worker.execute_model, "Worker.execute_model", "worker/gpu_worker.py")
 at(RequestState.__init__, "RequestState.__init__", "engine/output_processor.py")
 
 
-def engine(pipe, slots, plant):
+def child(function, *args):
+    """Returns the process and its pipe."""
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    process = processes.Process(target=function, args=(theirs, *args))
+    process.start()
+    return process, ours
+
+
+def map_kernels():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import _C  # noqa: F401
     except ImportError:
         pass  # it is no Python module
+
+
+def make_garbage():
+    gc.disable()
+    return [[] for _ in range(GARBAGE)]
+
+
+def rank(pipe, number):
+    map_kernels()
+    garbage = make_garbage() if number else None  # noqa: F841
+    worker = Worker()
+    pipe.send(os.getpid())
+    while asked := pipe.recv():
+        worker.execute_model(*asked)
+        pipe.send("done")
+
+
+def engine(pipe, slots, plant):
+    map_kernels()
     core = EngineCore(slots)
     if plant == "gc":
+        core.garbage = make_garbage()
+    if plant in ("gc", "rank"):
         core.collects = False
-        core.garbage = [[] for _ in range(GARBAGE)]
-        gc.disable()
+    if plant == "rank":
+        core.ranks = [child(rank, n)[1] for n in range(2)]
+        say("rank", [r.recv() for r in core.ranks][1])
     pipe.send("ready")
     while True:
         while pipe.poll(None if not core.scheduler.requests else 0):
             asked = pipe.recv()
             if not asked:
+                for r in core.ranks:
+                    r.send(None)
                 return
             core.scheduler.add_request(Request(*asked))
         told = core.step()
@@ -176,15 +227,6 @@ def hog(pipe):
         while now() < begin + ns:
             pass
         say("held", begin, now())
-
-
-def child(function, *args):
-    """Returns the process and its pipe."""
-    processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    process = processes.Process(target=function, args=(theirs, *args))
-    process.start()
-    return process, ours
 
 
 def parse_large(text):
