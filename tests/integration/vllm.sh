@@ -115,7 +115,7 @@ test_lock_kept() {
 test_starved() {
 	served starved 100 20 starve 20
 	expect "starved: it is part of the time until the engine had it" \
-		'all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof")' p="$TMP/starved.jsonl"
+		'all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof" and s["shape"].get("joined"))' p="$TMP/starved.jsonl"
 	check "starved: valid" "$INFTRACE" validate "$TMP/starved.jsonl"
 }
 
