@@ -253,7 +253,7 @@ struct walk {
 	bool wakes;       /* at at_ns it woke the thread of the segment after it */
 	unsigned int steps;
 	size_t n; /* segments so far */
-	bool handed; /* goes back to when data was written for it */
+	bool handed; /* it is on the way to when data was written for its thread */
 	bool few; /* ends when there are too many; a wait for a CPU is one segment, whoever ran meanwhile */
 	bool (*is_answer)(uint32_t tgid, void *arg);
 	void *arg;
@@ -266,7 +266,8 @@ static bool is_same(const struct gap_segment *a, const struct gap_segment *b)
 	       (a->flags & GAP_SEGMENT_F_LIMITED) == (b->flags & GAP_SEGMENT_F_LIMITED);
 }
 
-/* Adds an earlier part of a segment. by: who ran for longest, if that is known of both, but of each only as long as it stayed so. */
+/* Adds an earlier part to a segment. Of those who ran meanwhile it keeps the one that has run for longest, in parts that follow one
+ * another. */
 static void segment_extend(struct gap_segment *s, const struct gap_segment *more)
 {
 	if (s->by_tid == more->by_tid) {

@@ -132,6 +132,8 @@ test_rank_collects() {
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
 	replay_junk
+	same "junk: the ids that are text are passed on" "$(json '[e["args"]["id"] for e in t if e["name"] == "sent"]' t="$TMP/junk.json")" \
+		"[\"$(printf 'a%.0s' {1..63})\", \"\", \"plain\"]"
 }
 
 run_tests "$@"

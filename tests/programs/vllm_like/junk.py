@@ -27,6 +27,11 @@ class Slots:
     __slots__ = ("num_scheduled_tokens", "total_num_scheduled_tokens")
 
 
+class RequestState:
+    def __init__(self, request_id=None):
+        self.request_id = request_id
+
+
 class EngineCore:
     def step(self, batch, results, scheduler):
         scheduler.update_from_output(batch, results)
@@ -38,6 +43,7 @@ def at(function, name, path):
 
 
 Scheduler.update_from_output.__code__ = at(Scheduler.update_from_output, "Scheduler.update_from_output", "vllm/v1/core/sched/scheduler.py")
+RequestState.__init__.__code__ = at(RequestState.__init__, "RequestState.__init__", "vllm/v1/engine/output_processor.py")
 EngineCore.step.__code__ = at(EngineCore.step, "EngineCore.step", "vllm/v1/engine/core.py")
 
 
@@ -66,6 +72,7 @@ removed = {f"r{i}": 1 for i in range(40)}
 for i in range(0, 40, 2):
     del removed[f"r{i}"]
 whole = {"one": 3, "two": 1}
+IDS = [None, 7, 1 << 80, 1.5, b"bytes", circle, own, long, "", "\u00e9\u4e2d", type("Id", (str,), {})("of a class"), object(), "plain"]
 CASES = [
     (batch(whole, 4), results(["two", "one"], [[1], []]), whole),
     (batch(whole, 5), results(["one"], [[1]]), None),  # they do not add up
@@ -115,6 +122,9 @@ def main():
     core, scheduler = EngineCore(), Scheduler()
     for b, r, _ in CASES:
         core.step(b, r, scheduler)
+    for request_id in IDS:
+        RequestState(request_id)
+    RequestState()
     shared, stop = {}, threading.Event()
     thread = threading.Thread(target=disturb, args=(shared, stop))
     thread.start()
