@@ -18,6 +18,9 @@
 /* Wake-ups at one instant may go round in a circle; and a gap of seconds on a busy machine may consist of very many segments. */
 #define STEPS_MAX 65536
 
+/* Segments of a way back whose begin is not known: some 60 us. */
+#define FEW_MAX 1024
+
 /* A wake-up may be logged before the switch of the thread that is about to sleep, on the other CPU. */
 #define RACE_NS 50000
 
@@ -533,7 +536,7 @@ static bool walk_may(struct walk *k, uint64_t from_ns)
 		return false;
 	if (k->at_ns <= k->begin_ns)
 		k->way->end = GAP_TOO_OLD;
-	else if (k->steps++ == STEPS_MAX || (k->few && k->n > GAP_SEGMENTS_MAX))
+	else if (k->steps++ == STEPS_MAX || (k->few && k->n == FEW_MAX))
 		k->way->end = GAP_TOO_LONG;
 	return k->way->end == GAP_COMPLETE;
 }

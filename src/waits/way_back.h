@@ -48,7 +48,7 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 
 /*
  * As way_back(), of a thread that deals with many things at a time: what it read last, if that was written after it woke, counts more
- * than what woke it. Not what processes have written for which is_answer() is true. It ends when there are GAP_SEGMENTS_MAX segments, of
+ * than what woke it. Not what processes have written for which is_answer() is true. It ends after 1024 segments, of
  * which a whole wait for a CPU is one: by_ns of it was spent behind `by`.
  */
 void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns,
