@@ -76,7 +76,7 @@ served() {
 	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --engine "$TOP/engines/python.json" \
 		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
 	check "$name: its engine is recorded with it" grep -qE 'also recorded: (1 running child process|3 running child processes) that' "$TMP/$name.err"
-	check "$name: clients" timeout 60 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
+	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
 	cp "$TMP/check.out" "$TMP/$name.clients"
 	kill -TERM "$SERVER"
 	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
@@ -100,7 +100,7 @@ test_server() {
 
 # Its event loop is held up by one function, which those that wait for it name.
 test_held_up() {
-	served held 100 20 hold 20 -- -e +samples || return 0
+	served held "$(often 100 400)" "$(often 20 40)" hold 20 -- -e +samples || return 0
 	check "held: valid" "$INFTRACE" validate "$TMP/held.jsonl"
 	"$INFTRACE" report "$TMP/held.jsonl" >"$TMP/report"
 	check "held: the report names the function" grep -qE '^ .* python3 \([0-9]+\): cpu, mostly in .* from parse_large \(serve.py:[0-9]+\)$' "$TMP/report"
@@ -108,12 +108,12 @@ test_held_up() {
 
 # A thread of its API process keeps the interpreter's lock.
 test_lock_kept() {
-	served lock 100 20 gil 20 -- -e +samples
+	served lock "$(often 100 400)" "$(often 20 40)" gil 20 -- -e +samples
 }
 
 # Its tokenizer, a process of its own, gets no CPU, while the engine is busy with other requests.
 test_starved() {
-	served starved 100 20 starve 20
+	served starved "$(often 100 400)" "$(often 20 40)" starve 20
 	expect "starved: it is part of the time until the engine had it" \
 		'all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof" and s["shape"].get("joined"))' p="$TMP/starved.jsonl"
 	check "starved: valid" "$INFTRACE" validate "$TMP/starved.jsonl"
@@ -121,7 +121,7 @@ test_starved() {
 
 # Its engine collects garbage.
 test_collected() {
-	served collected 100 60 gc 5
+	served collected "$(often 100 200)" 60 gc 5
 }
 
 # One of its two ranks does, which are processes of their own, and which the engine waits for.
