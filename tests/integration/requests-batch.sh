@@ -153,13 +153,14 @@ test_node() {
 	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
 }
 
-# What the report says first is what its clients saw, whether requests are joined or not: equally long answers are hard to join, others are joined almost all.
+# What the report says first is what its clients saw, whether requests are joined or not: equally long answers are hard to join, others are
+# joined almost all. Alone, or beside two busy loops, that is 98 to 100 %; with a dozen threads for two CPUs several requests fit more often.
 test_headline() {
 	local name options least
 	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
 	for name in "8 users" "32 users" "8 users, equal"; do
-		options=(-u 8 -n 20 -w 100) least=98
-		[ "$name" != "32 users" ] || options=(-u 32 -n "$(often 3 10)" -w 100) least=95
+		options=(-u 8 -n 20 -w 100) least=95
+		[ "$name" != "32 users" ] || options=(-u 32 -n "$(often 3 10)" -w 100)
 		[ "$name" != "8 users, equal" ] || options+=(-f) least=0
 		by_node "$name" $((${options[1]} / 4 > 4 ? 8 : 4)) "$BUILD/programs/llama_clients" "${options[@]}" || return 0
 		check_shown "headline: $name: time to first token and goodput are those of all clients" \
