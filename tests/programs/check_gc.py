@@ -7,7 +7,8 @@
 import json
 import sys
 
-CALLBACKS_NS = 100_000  # of each collection: what Python does between its callbacks and the marks, with their probes
+CALLBACKS_NS = 300_000  # of each collection: what Python does between its callbacks and the marks, with their probes and page faults; a
+#                         full one takes some 10 ms
 
 
 def ns(us):
