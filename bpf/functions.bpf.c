@@ -718,9 +718,9 @@ static __always_inline bool python_step_begins(
 		return 0; /* within another one */
 	python_note_call(w, call);
 	if (call->what == PYTHON_HAS_ARRIVAL && (live || !watch))
-		python_arrival_take(t, call->frame, call->key, 0);
+		python_arrival_take(t, call->frame, call->key);
 	if (call->what == PYTHON_HAS_SENT && open)
-		python_arrival_take(t, call->frame, call->key, call->id + PYTHON_SEQUENCE_SENT);
+		python_sent_take(t, call->frame, call->key, call->id);
 	if (call->what == PYTHON_HAS_BATCH && open && /* else ids would be sent into a closed window */
 		(live && t->python_watched == t->python_frame) == watch)
 		python_batch_take(t, p, call->frame);

@@ -55,9 +55,8 @@ struct python_objects {
 	u64 variables;	    /* address of those of the function with the batch */
 	s64 total;	    /* of the batch's tokens, as the engine says */
 	u64 gave;	    /* which tokens the step gave is known */
-	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, when it arrived, and the id
-	 * of the probe whose call tells of it */
-	u64 words[2], hash, sequence, arrived, tells;
+	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, and when it arrived */
+	u64 words[2], hash, sequence, arrived;
 	u64 lengths, positions; /* items of these lists, next to those of requests; 0: none */
 	u64 list;	    /* of the requests of the step in flight */
 	struct python_text text;

@@ -42,9 +42,9 @@ enum python_tells {
 	PYTHON_SEQUENCE_SENT = 3, /* has the id alone: it has no number yet, and its engine may be another process */
 };
 
-/* Sends a call of the probe o->tells, with the sequence and the arrival from *o, and the id at `str`; or if that is 0, with the
- * sequence alone. */
-__noinline int python_sequence_send(struct thread *t, struct python_objects *o, u64 str)
+/* Sends a call of the probe, with the sequence and the arrival from *o, and the id at `str`; or if that is 0, with the sequence
+ * alone. */
+__noinline int python_sequence_send(struct thread *t, struct python_objects *o, u64 str, u32 probe)
 {
 	u64 tgid_tid = bpf_get_current_pid_tgid();
 	struct strings *s;
@@ -55,7 +55,7 @@ __noinline int python_sequence_send(struct thread *t, struct python_objects *o, 
 	s = bpf_task_storage_get(&strings, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!s)
 		return 0;
-	hdr_fill(&s->out.h, REC_FUNCTION, now_ns(), 0, tgid_tid >> 32, (u32)tgid_tid, o->tells, 0);
+	hdr_fill(&s->out.h, REC_FUNCTION, now_ns(), 0, tgid_tid >> 32, (u32)tgid_tid, probe, 0);
 	s->out.step = thread_step(t);
 	s->out.off_cpu_ns = 0;
 	s->out.vals[0] = o->sequence;
@@ -100,8 +100,7 @@ __noinline u64 python_id_number(struct thread *t, const struct python_calls *c, 
 	known = bpf_map_lookup_elem(&python_arrivals, &id);
 	o->arrived = known ? *known : 0;
 	o->sequence = number;
-	o->tells = t->python_probe + PYTHON_SEQUENCE;
-	python_sequence_send(t, o, str + c->str_data);
+	python_sequence_send(t, o, str + c->str_data, t->python_probe + PYTHON_SEQUENCE);
 	return o->sequence;
 }
 
@@ -210,8 +209,7 @@ static long python_finished_take(u32 nr, struct python_take *w)
 	if (!number)
 		return 0;
 	r->objects.sequence = number;
-	r->objects.tells = w->t->python_probe + PYTHON_SEQUENCE_ENDS;
-	python_sequence_send(w->t, &r->objects, 0);
+	python_sequence_send(w->t, &r->objects, 0, w->t->python_probe + PYTHON_SEQUENCE_ENDS);
 	return 0;
 }
 
@@ -339,8 +337,8 @@ __noinline int python_batch_finished(struct thread *t)
 	return 0;
 }
 
-/* The thread calls a function that has a request, which arrives with it, or is passed on. */
-__noinline int python_arrival_take(struct thread *t, u64 frame, u32 key, u32 sent)
+/* The thread calls a function that has a request, which arrives with it. */
+__noinline int python_arrival_take(struct thread *t, u64 frame, u32 key)
 {
 	struct python_id id = { .tgid = bpf_get_current_pid_tgid() >> 32 };
 	struct python_take w;
@@ -351,21 +349,32 @@ __noinline int python_arrival_take(struct thread *t, u64 frame, u32 key, u32 sen
 		return 0;
 	o = &w.r->objects;
 	o->variables = frame + w.c->frame_locals;
-	str = python_variable(o, sent ? w.c->batch.sent : w.c->batch.arrival);
-	if (!sent)
-		str = python_member(w.c, o, str, PYTHON_ARRIVED);
-	else if (w.c->batch.len[PYTHON_SENT])
-		str = python_member(w.c, o, str, PYTHON_SENT);
+	str = python_member(w.c, o, python_variable(o, w.c->batch.arrival), PYTHON_ARRIVED);
 	if (!str)
 		return 0;
-	if (sent) {
-		o->arrived = o->sequence = 0;
-		o->tells = sent;
-		return python_is_plain(w.c, str) ? python_sequence_send(t, o, str + w.c->str_data) : 0;
-	}
 	id.hash = python_text_hash(w.c, o, str);
 	now = now_ns();
 	bpf_map_update_elem(&python_arrivals, &id, &now, BPF_ANY);
+	return 0;
+}
+
+/* The thread calls a function that has a request, which is passed on. */
+__noinline int python_sent_take(struct thread *t, u64 frame, u32 key, u32 id)
+{
+	struct python_take w;
+	struct python_objects *o;
+	u64 str;
+
+	if (!t || !python_take_begin(t, &w, key))
+		return 0;
+	o = &w.r->objects;
+	o->variables = frame + w.c->frame_locals;
+	o->arrived = o->sequence = 0;
+	str = python_variable(o, w.c->batch.sent);
+	if (w.c->batch.len[PYTHON_SENT])
+		str = python_member(w.c, o, str, PYTHON_SENT);
+	if (str && python_is_plain(w.c, str))
+		python_sequence_send(t, o, str + w.c->str_data, id + PYTHON_SEQUENCE_SENT);
 	return 0;
 }
 

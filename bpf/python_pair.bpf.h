@@ -197,9 +197,8 @@ static long python_over_take(u32 nr, struct python_take *w)
 	o->found = 0;
 	if (r->queued) /* a batch that was begun before this was known may have it once more, in vain */
 		bpf_loop(parts_of(r, PARTS_QUEUED)->n, python_queued_match, w, 0);
-	o->tells = w->t->python_probe + PYTHON_SEQUENCE_ENDS;
 	if (!o->found)
-		python_sequence_send(w->t, o, 0);
+		python_sequence_send(w->t, o, 0, w->t->python_probe + PYTHON_SEQUENCE_ENDS);
 	return 0;
 }
 

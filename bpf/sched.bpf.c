@@ -480,8 +480,8 @@ struct handing {
 };
 
 /*
- * Who wrote what lies in Unix sockets, by the address of each buffer. No hash map, which would cost each message of the machine 200 ns
- * more: a place of the array has one that came to it last. Of one that had to make room nobody is known.
+ * Who wrote what lies in Unix sockets, by the address of each buffer. No hash map, which would cost each message of the machine 150 ns
+ * more (bench/README.md). A place is taken by the newest buffer: of the one that it had before, the writer is not known.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -633,7 +633,7 @@ enum gap_end {
 /* What a thread did while the next step could not begin; as a cause: in all. */
 struct gap_segment {
 	u64 start_ns, dur_ns; /* a cause has no start */
-	u64 by_ns;            /* of a cause: for how long of it `by` */
+	u64 by_ns;            /* for how long of it `by` */
 	u64 file;             /* or peer that it waits for: see struct ran; of a cause 0 also if there were several */
 	u32 tid, tgid;        /* tgid 0: unknown */
 	u32 by_tid, by_tgid;  /* ST_RUNNABLE: which thread ran on its CPU meanwhile, of a cause for longest; 0: none did. ST_STOPPED: who

@@ -165,11 +165,9 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		profile_ops_gpu_step(ps->ops, (const struct rec_gpu_step *)rec);
 		profile_requests_gpu(ps->requests, (const struct rec_gpu_step *)rec);
 	}
-	if (rec->kind == REC_GAP) {
+	if (rec->kind == REC_GAP)
 		profile_steps_gap(ps->steps, (const struct rec_gap *)rec);
-		profile_requests_gap(ps->requests, (const struct rec_gap *)rec);
-	}
-	if (rec->kind == REC_SENT)
+	if (rec->kind == REC_GAP || rec->kind == REC_SENT)
 		profile_requests_gap(ps->requests, (const struct rec_gap *)rec);
 	if (rec->kind == REC_STACK) {
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);

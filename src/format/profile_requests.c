@@ -179,6 +179,7 @@ struct profile_requests {
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
 	struct request_gpu *gpu; /* NULL: no GPU is recorded */
 	struct gap_log *gaps;    /* NULL: none are recorded */
+	struct gap_log *sent;    /* likewise; apart, since these would soon take the room of the gaps */
 	struct held_line held[HELD_MAX];
 	size_t n_held;
 };
@@ -199,7 +200,7 @@ static char *add_request_path(struct profile_requests *q, char *p, const struct 
 	uint64_t between, from = start;
 
 	if (l->id && start < l->arrived)
-		ret->sent = gap_log_sent(q->gaps, l->id, start, l->arrived, &c);
+		ret->sent = gap_log_sent(q->sent, l->id, start, l->arrived, &c);
 	if (ret->sent)
 		from = ret->sent;
 	ret->others = l->start - from;
@@ -453,7 +454,7 @@ void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step 
 void profile_requests_gap(struct profile_requests *q, const struct rec_gap *r)
 {
 	if (q->gaps && !(r->h.flags & GAP_F_WITHIN))
-		gap_log_add(q->gaps, r);
+		gap_log_add(r->h.kind == REC_SENT ? q->sent : q->gaps, r);
 }
 
 /* ---- start and end ---- */
@@ -472,6 +473,7 @@ void profile_requests_free(struct profile_requests *q)
 	}
 	request_gpu_free(q->gpu);
 	gap_log_free(q->gaps);
+	gap_log_free(q->sent);
 	free(q);
 }
 
@@ -488,8 +490,10 @@ struct profile_requests *profile_requests_new(
 	q->step_lines = steps;
 	if (rec->gpu)
 		q->gpu = request_gpu_new();
-	if (rec->gaps)
+	if (rec->gaps) {
 		q->gaps = gap_log_new();
+		q->sent = gap_log_new();
+	}
 	request_feed_add(rec->requests, &ops, q);
 	return q;
 }

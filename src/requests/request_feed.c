@@ -48,8 +48,7 @@ struct pairs {
 	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
 	uint64_t latest, decided; /* instants */
 	uint64_t latest_seen;     /* when latest was set */
-	bool sequences_seen;
-	bool by_ids, by_time; /* there are such with ids of their own, and without */
+	bool by_ids, by_time; /* there were requests in steps with ids of their own, and without */
 };
 
 struct feed_reader {
@@ -105,6 +104,11 @@ const char *request_pairs_why(enum join_result why)
 {
 	return why == JOIN_NONE ? PROFILE_JOINED_NONE : why == JOIN_OPEN ? "one is not over"
 									 : "several fit";
+}
+
+static bool pairs_have_sequences(const struct pairs *p)
+{
+	return p->by_ids || p->by_time;
 }
 
 /* Whether the process numbers its requests. */
@@ -259,7 +263,7 @@ static bool answer_is_due(const struct pairs *p, const struct join_answer *a, ui
 {
 	uint64_t end = p->group_ends[a->group];
 
-	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + (p->sequences_seen ? WAIT_NS : WAIT_ALONE_NS));
+	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + (pairs_have_sequences(p) ? WAIT_NS : WAIT_ALONE_NS));
 }
 
 static void held_free(const struct request_feed *f, void **held)
@@ -311,7 +315,7 @@ static void tell_due(struct request_feed *f, bool all)
 			continue;
 		}
 		if (a->result != JOIN_DONE)
-			TELL(f, socket, p->records[i], !p->sequences_seen, a->result);
+			TELL(f, socket, p->records[i], !pairs_have_sequences(p), a->result);
 		free(p->records[i]);
 	}
 	p->n_done = n_done;
@@ -382,8 +386,10 @@ static void feed_on_begin(struct step_request *r, const struct step_seen *s, voi
 	struct request_feed *f = arg;
 	struct pairs *p = f->pairs;
 
-	if (p)
-		*(r->own_ids ? &p->by_ids : &p->by_time) = p->sequences_seen = true;
+	if (p && r->own_ids)
+		p->by_ids = true;
+	else if (p)
+		p->by_time = true;
 	if (p && p->n_open < OPEN_MAX) { /* never full: as many as REQUESTS_MAX in step_slots.h */
 		p->open[p->n_open] = (struct join_sequence){
 			.tgid = r->tgid, .open = true, .start = r->start, .given = r->given

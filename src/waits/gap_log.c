@@ -92,7 +92,7 @@ uint64_t gap_log_sum(const struct gap_log *l, uint32_t tgid, uint64_t context, u
 	{
 		uint64_t start = g->gap.h.start_ns, end = start + g->gap.h.dur_ns;
 
-		if (g->gap.h.kind == REC_SENT || g->gap.h.tgid != tgid || g->gap.context != context)
+		if (g->gap.h.tgid != tgid || g->gap.context != context)
 			continue;
 		if (first && queued && start > from_ns) {
 			uint64_t unknown = (start < to_ns ? start : to_ns) - from_ns;
@@ -124,7 +124,7 @@ uint64_t gap_log_sent(const struct gap_log *l, uint64_t id, uint64_t from_ns, ui
 	{
 		uint64_t start = g->gap.h.start_ns, end = start + g->gap.h.dur_ns;
 
-		if (g->gap.h.kind != REC_SENT || g->gap.context != id || end <= from_ns || end > to_ns)
+		if (g->gap.context != id || end <= from_ns || end > to_ns)
 			continue;
 		if (start > from_ns)
 			c->unknown_ns += start - from_ns;

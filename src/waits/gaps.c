@@ -243,7 +243,7 @@ static bool runs_steps_for(uint32_t tgid, void *arg)
 	return c;
 }
 
-/* When the request came is not known yet. One that took longer than this to be passed on has the rest unknown. */
+/* When the request came is not known yet. One that took longer than this, or than GAP_SEGMENTS_MAX, to be passed on has the rest unknown. */
 #define SENT_BACK_NS (10 * NSEC_PER_SEC)
 
 void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)

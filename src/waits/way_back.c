@@ -18,9 +18,6 @@
 /* Wake-ups at one instant may go round in a circle; and a gap of seconds on a busy machine may consist of very many segments. */
 #define STEPS_MAX 65536
 
-/* Segments of a way back whose begin is not known: some 60 us. */
-#define FEW_MAX 1024
-
 /* A wake-up may be logged before the switch of the thread that is about to sleep, on the other CPU. */
 #define RACE_NS 50000
 
@@ -256,10 +253,10 @@ struct walk {
 	bool wakes;       /* at at_ns it woke the thread of the segment after it */
 	unsigned int steps;
 	size_t n; /* segments so far */
-	bool handed; /* it is on the way to when data was written for its thread */
-	bool few; /* ends when there are too many; a wait for a CPU is one segment, whoever ran meanwhile */
-	bool (*is_answer)(uint32_t tgid, void *arg);
+	bool (*is_answer)(uint32_t tgid, void *arg); /* NULL: it is not the way of a request */
 	void *arg;
+	uint32_t asked; /* this thread was given nothing since it woke last, or the way is there already ... */
+	uint64_t woken_ns; /* ... which was then */
 	struct gap_segment last;
 };
 
@@ -269,8 +266,7 @@ static bool is_same(const struct gap_segment *a, const struct gap_segment *b)
 	       (a->flags & GAP_SEGMENT_F_LIMITED) == (b->flags & GAP_SEGMENT_F_LIMITED);
 }
 
-/* Adds an earlier part to a segment. Of those who ran meanwhile it keeps the one that has run for longest, in parts that follow one
- * another. */
+/* Adds an earlier part to a segment. It then names who ran in that part, if that was for longer than the thread that it names has run. */
 static void segment_extend(struct gap_segment *s, const struct gap_segment *more)
 {
 	if (s->by_tid == more->by_tid) {
@@ -301,7 +297,7 @@ static void walk_add(struct walk *k, uint64_t start_ns, struct gap_segment s)
 	k->wakes = false;
 	k->at_ns = start_ns;
 	causes_add(&way->causes, &s);
-	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s) && (k->few || last->by_tid == s.by_tid) &&
+	if (k->n && !(s.flags & GAP_SEGMENT_F_WAKES) && is_same(last, &s) && (k->is_answer || last->by_tid == s.by_tid) &&
 		start_ns + s.dur_ns == last->start_ns) {
 		segment_extend(last, &s);
 	} else {
@@ -536,44 +532,50 @@ static bool walk_may(struct walk *k, uint64_t from_ns)
 		return false;
 	if (k->at_ns <= k->begin_ns)
 		k->way->end = GAP_TOO_OLD;
-	else if (k->steps++ == STEPS_MAX || (k->few && k->n == FEW_MAX))
+	else if (k->steps++ == STEPS_MAX || (k->is_answer && k->n >= GAP_SEGMENTS_MAX))
 		k->way->end = GAP_TOO_LONG;
 	return k->way->end == GAP_COMPLETE;
 }
 
 static void walk_step(struct walk *k);
 
-/* What the thread read last that another one had written. NULL: not known, or not in what is logged. */
-static const struct handed *find_handed(const struct walk *k)
+/* What the thread has read since it woke last that another one had written since then, the latest; false: nothing that is logged. */
+static bool find_handed(const struct walk *k, struct handed *ret)
 {
 	const struct wait_log *l = &k->w->log;
-	uint64_t n = l->handed ? __atomic_load_n(l->n_handed, __ATOMIC_ACQUIRE) : 0, end = n > HANDED_KEPT ? n - HANDED_KEPT : 0;
+	uint64_t head = __atomic_load_n(l->n_handed, __ATOMIC_ACQUIRE), first = head > HANDED_KEPT ? head - HANDED_KEPT : 0;
+	uint64_t n = first + bisect(head - first, i, l->handed[(first + i) % HANDED_MAX].ns <= k->at_ns);
 
-	while (n-- > end) {
+	while (n-- > first) {
 		const struct handed *h = &l->handed[n % HANDED_MAX];
 
-		if (h->ns <= k->begin_ns)
-			break;
-		if (h->tid == k->on && h->ns <= k->at_ns && h->sent_ns < h->ns && !k->is_answer(h->by_tgid, k->arg))
-			return h;
+		if (h->ns <= k->woken_ns)
+			return false;
+		if (h->tid != k->on || h->sent_ns <= k->woken_ns || k->is_answer(h->by_tgid, k->arg))
+			continue;
+		*ret = *h;
+		return true;
 	}
-	return NULL;
+	return false;
 }
 
-/* If the thread has got data since it was woken last, it could not go on before that was written: goes on with who did. */
+/* If the thread has got data since it woke last, it could not go on before that was written: goes on with who did. */
 static bool walk_handed(struct walk *k)
 {
-	const struct handed *found = k->few ? find_handed(k) : NULL, h = found ? *found : (struct handed){ 0 };
-	const struct wake *woken = found ? find_wake(k->w, k->on, k->begin_ns, k->at_ns, 0) : NULL;
 	uint64_t from_ns = k->from_ns;
+	const struct wake *woken;
+	struct handed h;
 
-	if (!woken || woken->ns >= h.sent_ns || h.sent_ns <= from_ns)
+	if (!k->is_answer || (k->on == k->asked && k->at_ns > k->woken_ns))
+		return false;
+	woken = find_wake(k->w, k->on, k->begin_ns, k->at_ns, 0);
+	k->asked = k->on;
+	k->woken_ns = woken ? woken->ns : k->begin_ns;
+	if (!woken || !find_handed(k, &h) || h.sent_ns <= from_ns)
 		return false;
 	k->from_ns = h.sent_ns;
-	k->handed = true; /* not once more on the way there */
 	while (walk_may(k, h.sent_ns) && k->on == h.tid)
 		walk_step(k);
-	k->handed = false;
 	k->from_ns = from_ns;
 	k->on = h.by;
 	k->wakes = k->n;
@@ -584,7 +586,7 @@ static void walk_step(struct walk *k)
 {
 	struct run r, before;
 
-	if (!k->handed && walk_handed(k))
+	if (walk_handed(k))
 		return;
 	if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &r)) { /* on a CPU that has not switched since the logs begin */
 		walk_add(k, k->begin_ns, (struct gap_segment){ .tid = k->on, .call = CALL_NONE, .state = ST_CPU });
@@ -625,7 +627,8 @@ static void walk_to(struct walk *k, uint64_t from_ns)
 		walk_step(k);
 }
 
-static void way_back_by(struct walk *k, uint32_t tid)
+/* From the thread back to where the walk is to end, with its causes. */
+static void walk_whole(struct walk *k, uint32_t tid)
 {
 	struct way *ret = k->way;
 	uint64_t from_ns = k->from_ns, to_ns = k->at_ns;
@@ -648,7 +651,7 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 {
 	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
 
-	way_back_by(&k, tid);
+	walk_whole(&k, tid);
 }
 
 void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns,
@@ -656,11 +659,11 @@ void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns,
 {
 	struct walk k = walk_begin(w, since_ns, from_ns, to_ns, ret);
 
-	k.few = true;
 	k.is_answer = is_answer;
 	k.arg = arg;
-	way_back_by(&k, tid);
+	walk_whole(&k, tid);
 }
+
 /*
  * Goes back to from_ns, and adds only what the thread waited. A wait for a Python interpreter's lock ends every 5 ms, for the
  * thread to ask for it (CPython: take_gil()); only the last one ends with a wake-up by the thread that had it. So who had it when

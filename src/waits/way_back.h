@@ -25,7 +25,7 @@ struct wait_log {
 	unsigned int cpus, shift;
 	const struct collection *collections; /* COLLECTIONS_MAX; while a thread ran, this is what it did */
 	const uint64_t *n_collections;        /* so far */
-	const struct handed *handed;          /* HANDED_MAX; NULL: not recorded */
+	const struct handed *handed;          /* HANDED_MAX, or none */
 	const uint64_t *n_handed;
 };
 
@@ -48,8 +48,8 @@ void way_back(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t f
 
 /*
  * As way_back(), of a thread that deals with many things at a time: what it read last, if that was written after it woke, counts more
- * than what woke it. Not what processes have written for which is_answer() is true. It ends after 1024 segments, of
- * which a whole wait for a CPU is one: by_ns of it was spent behind `by`.
+ * than what woke it. Not what processes have written for which is_answer() is true. It ends after GAP_SEGMENTS_MAX
+ * segments, since where to end is not known; a whole wait for a CPU is one, and by_ns of it was spent behind `by`.
  */
 void way_back_of_request(struct wait_walker *w, uint32_t tid, uint64_t since_ns, uint64_t from_ns, uint64_t to_ns,
 	bool (*is_answer)(uint32_t tgid, void *arg), void *arg, struct way *ret);

@@ -154,7 +154,7 @@ test_node() {
 }
 
 # What the report says first is what its clients saw, whether requests are joined or not: equally long answers are hard to join, others are
-# joined almost all. Alone, or beside two busy loops, that is 98 to 100 %; with a dozen threads for two CPUs several requests fit more often.
+# joined almost all. On a machine with a queue of threads several requests fit more often.
 test_headline() {
 	local name options least
 	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"

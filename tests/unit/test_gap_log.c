@@ -137,7 +137,7 @@ TEST(passed_on)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct gap_log *l = log_of_three(true);
+		struct gap_log *l = gap_log_new();
 		struct rec_gap gap = gap_of(10, 1000, 1200, true);
 		struct causes c = {};
 
@@ -148,7 +148,6 @@ TEST(passed_on)
 		assert_int_equal(cause_ns(&c, 1), cases[i].one);
 		assert_int_equal(cause_ns(&c, 2), cases[i].two);
 		assert_int_equal(c.unknown_ns, cases[i].unknown);
-		assert_int_equal(gap_log_sum(l, 10, 77, 0, 9000, false, &c), 0);
 		gap_log_free(l);
 	}
 }

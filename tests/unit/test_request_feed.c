@@ -260,6 +260,20 @@ static void emit_answer(struct sink *s, uint32_t tgid, uint32_t fd, const char *
 	sink_record(s, &r.h, sizeof(r));
 }
 
+/* A feed of requests that have these ids, and what becomes of them. */
+static struct sink *feed_by_ids(struct handles *names, struct pairing *all, struct fake_sink *fake)
+{
+	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
+	struct request_feed *f;
+
+	rec.sockets = true;
+	rec.handles = names;
+	f = request_feed_new(&rec);
+	rec.sockets = false;
+	request_feed_add(f, &reader, all);
+	return request_feed_sink(f, &fake->sink);
+}
+
 /* Two that only their ids tell apart, answered by another process. */
 TEST_WITH(test_ids, setup, teardown)
 {
@@ -278,7 +292,6 @@ TEST_WITH(test_ids, setup, teardown)
 		{ { "cmpl-a", "cmpl-b" }, { "cmpl-c", "cmpl-a" }, { 8, 0 }, PID }, /* not by time */
 		{ { "cmpl-a", "cmpl-b" }, { "", "cmpl-a" }, { 8, 0 }, PID },       /* nor with a message of another process */
 	};
-	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
 	static const struct rows_step steps[] = {
 		{ .number = 0, .start = 1000, .end = 2000, .n = 1, .parts = { { 1002, 0, 9, 1 } } },
 		{ .number = 1, .start = 2000, .end = 4000, .n = 2, .parts = { { 1001, 0, 9, 1 }, { 1002, 9, 1, 1 } } },
@@ -291,18 +304,12 @@ TEST_WITH(test_ids, setup, teardown)
 		struct handles *names = handles_new(NULL);
 		struct fake_sink fake = { .sink.ops = &fake_ops };
 		struct pairing all = { .n = 0 };
-		struct request_feed *f;
 		struct sink *s;
 		size_t n = 0;
 
 		handles_set_recent(names, PID, 1001, cases[i].engine[0]);
 		handles_set_recent(names, PID, 1002, cases[i].engine[1]);
-		rec.sockets = true;
-		rec.handles = names;
-		f = request_feed_new(&rec);
-		rec.sockets = false;
-		request_feed_add(f, &reader, &all);
-		s = request_feed_sink(f, &fake.sink);
+		s = feed_by_ids(names, &all, &fake);
 		for (size_t k = 0; k < ARRAY_SIZE(steps); k++)
 			emit_rows(s, &steps[k]);
 		sink_settled(s);
@@ -328,7 +335,6 @@ TEST_WITH(test_ids, setup, teardown)
 /* Its processes exchange many messages while an answer waits for the end of its request in the steps. */
 TEST_WITH(test_messages, setup, teardown)
 {
-	static const struct request_reader_ops reader = { .done = pairing_done, .sequence = pairing_sequence, .socket = pairing_socket };
 	static const struct rows_step steps[] = {
 		{ .number = 0, .start = 1000, .end = 4000, .n = 1, .parts = { { 1001, 0, 9, 1 } } },
 		{ .number = 1, .start = 5000, .end = 9000, .n = 1, .parts = { { 1001, 9, 1, 1 } } },
@@ -336,18 +342,12 @@ TEST_WITH(test_messages, setup, teardown)
 	struct handles *names = handles_new(NULL);
 	struct fake_sink fake = { .sink.ops = &fake_ops };
 	struct pairing all = { .n = 0 };
-	struct request_feed *f;
 	struct sink *s;
 
 	add_rows_probe();
 	probes.specs[0].batch = xcalloc(1, sizeof(struct python_batch));
 	handles_set_recent(names, PID, 1001, "cmpl-a");
-	rec.sockets = true;
-	rec.handles = names;
-	f = request_feed_new(&rec);
-	rec.sockets = false;
-	request_feed_add(f, &reader, &all);
-	s = request_feed_sink(f, &fake.sink);
+	s = feed_by_ids(names, &all, &fake);
 	emit_rows(s, &steps[0]);
 	sink_settled(s);
 	sink_settled(s);
