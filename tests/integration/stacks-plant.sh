@@ -28,7 +28,8 @@ plant() {
 		"$INFTRACE" report --json "$TMP/$1.jsonl" >"$TMP/$1.report.json"
 }
 
-# The first function of the first difference in cpu, and how certain that is.
+# The first function of the first difference in cpu, and how certain that is. 2: the machine itself made other steps as long, by the
+# clock of the thread.
 judge() { # SEED
 	python3 - "$TMP/$1.planted" "$TMP/$1.report.json" <<-'PY'
 		import json, sys
@@ -42,17 +43,36 @@ judge() { # SEED
 		          "samples, usually", d["usual_samples"])
 		    for f in d["functions"][:3]:
 		        print(" ", f["function"], f["total_us"], "+-", f["deviation_us"])
+		longest = sorted(planted["cpu_ms"], key=abs)[-planted["planted"]:]
+		print(sum(t < 0 for t in longest), "of the", len(longest), "longest steps are planted")
+		if 2 * sum(t < 0 for t in longest) < len(longest):
+		    sys.exit(2)
 		first = diffs[0]["functions"][0]["function"] if diffs and diffs[0]["functions"] else None
+		if not first:
+		    print([d for d in process["slow_code"] if d["state"] != "cpu"], sorted(planted["cpu_ms"], key=abs))
 		if first != planted["slow"] + " [slow_code]":
 		    sys.exit(f"{planted['slow']} was planted, the first function is {first}")
 	PY
 }
 
+# Other work of the machine may be as long as what is planted: tried again, three times at most.
 test_plants() {
-	local seed
+	local seed try rc text
 	for ((seed = 0; seed < $(often 4 20); seed++)); do
-		check "seed $seed: recorded and reported" plant "$seed"
-		check_shown "seed $seed: the planted function comes first" judge "$seed"
+		text="seed $seed: the planted function comes first"
+		for try in 1 2 3; do
+			check "seed $seed: recorded and reported" plant "$seed"
+			rc=0
+			judge "$seed" >"$TMP/judged" 2>&1 || rc=$?
+			sed 's/^/# /' "$TMP/judged"
+			[ "$rc" -eq 2 ] || break
+			rm -f "$TMP/$seed".*
+		done
+		if [ "$rc" -eq 2 ]; then
+			skip "$text" "other work made other steps as long, 3 times"
+		else
+			same "$text" "$rc" 0
+		fi
 	done
 }
 

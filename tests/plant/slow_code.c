@@ -4,8 +4,8 @@
  * step of 20.
  *
  * usage: slow_code SEED STEPS
- * Prints "ready", begins once there is a line on its standard input, prints the name of the function and how often it was slow,
- * and ends with the next line.
+ * Prints "ready", begins once there is a line on its standard input, prints the name of the function, how often it was slow and
+ * the CPU time of each step by the thread's clock, negative if the function was slow, and ends with the next line.
  * The seed decides which function it is, and in which steps. A function does a fixed amount of work, which takes a
  * millisecond of CPU time on this machine when nothing else runs; each does its work in another way.
  */
@@ -108,8 +108,9 @@ int main(int argc, char **argv)
 {
 	long seed = argc == 3 ? atol(argv[1]) : -1, steps = argc == 3 ? atol(argv[2]) : 0, planted = 0;
 	int slow = (int)(seed % (long)FUNCTIONS);
+	static double ms[1 << 16];
 
-	if (seed < 0 || steps <= 0) {
+	if (seed < 0 || steps <= 0 || steps > (long)LENGTH(ms)) {
 		fprintf(stderr, "usage: slow_code SEED STEPS\n");
 		return 2;
 	}
@@ -119,11 +120,16 @@ int main(int argc, char **argv)
 	line_wait();
 	for (long i = 0; i < steps; i++) {
 		int now = lrand48() % RARE ? -1 : slow;
+		double start = cpu_ms();
 
 		planted += now >= 0;
 		plant_step(now);
+		ms[i] = (now >= 0 ? -1 : 1) * (cpu_ms() - start);
 	}
-	printf("{\"pid\": %d, \"slow\": \"%s\", \"planted\": %ld}\n", (int)getpid(), functions[slow].name, planted);
+	printf("{\"pid\": %d, \"slow\": \"%s\", \"planted\": %ld, \"cpu_ms\": [", (int)getpid(), functions[slow].name, planted);
+	for (long i = 0; i < steps; i++)
+		printf("%s%.3f", i ? ", " : "", ms[i]);
+	printf("]}\n");
 	fflush(stdout);
 	getchar();
 	return 0;
