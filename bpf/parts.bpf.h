@@ -47,7 +47,7 @@ struct python_objects {
 	u64 bytes, key;	    /* of an entry: its size, and where the key is */
 	u64 values;	    /* the values, if these are not in the entries; else 0 */
 	u64 items;	    /* of a list: how many */
-	u64 member, found;  /* an attribute that is looked for, and its value */
+	u64 found_key, found; /* an attribute that was looked for, and its value */
 	u64 number_at, number; /* an int that was read: objects of the same value are often one, and never change */
 	/* the dict of requests that are not over: its table, the mask of this, bytes of each of its slots, and the entries. 0: unknown */
 	u64 table, mask, width, alive;

@@ -149,36 +149,47 @@ static __always_inline bool python_dict_next(struct python_objects *o, u64 *ret_
 	return 1;
 }
 
+/* Whether a string, at most ASCII, is this one. */
+static __always_inline bool python_str_is(
+	const struct python_calls *c, struct python_objects *o, u64 str, const struct python_text *text, u32 len)
+{
+	return str && python_word(str + c->str_length) == len && python_text_read(&o->text, str + c->str_data, len) &&
+	       python_texts_equal(&o->text, text);
+}
+
 struct python_look {
 	const struct python_calls *c;
 	struct python_objects *o;
+	const struct python_text *name;
+	u32 len;
 };
 
-static long python_member_match(u32 nr, struct python_look *l)
+static long python_name_match(u32 nr, struct python_look *l)
 {
-	const struct python_batch *b = &l->c->batch;
 	struct python_objects *o = l->o;
 	u64 key, value;
-	u32 i = o->member;
 
-	barrier_var(i);
-	if (i >= PYTHON_MEMBERS || !python_dict_next(o, &key, &value))
+	if (!python_dict_next(o, &key, &value))
 		return 1;
-	if (!key || python_word(key + l->c->str_length) != b->len[i] || !python_text_read(&o->text, key + l->c->str_data, b->len[i]) ||
-		!python_texts_equal(&o->text, &b->name[i]))
+	if (!python_str_is(l->c, o, key, l->name, l->len))
 		return 0;
 	o->found = value;
-	o->places[i].index = o->at - 1;
-	o->places[i].at = o->entries + (o->at - 1) * o->bytes + o->key;
-	o->places[i].name = key;
+	o->found_key = key;
 	return 1;
+}
+
+/* Looks through the rest of a dict for a name: o->found is its value, and o->at behind it; or 0. */
+static __always_inline void python_name_find(struct python_look *l)
+{
+	l->o->found = 0;
+	bpf_loop(PYTHON_FIELDS_MAX, python_name_match, l, 0);
 }
 
 /* Looks for an attribute in the names at `keys`, or first where it was the last time that these, or others, were looked at: objects
  * with many attributes have each their own names, mostly in the same order. */
 static __always_inline void python_member_find(const struct python_calls *c, struct python_objects *o, u64 keys, u32 member)
 {
-	struct python_look l = { c, o };
+	struct python_look l = { .c = c, .o = o };
 	struct python_place *p;
 	u64 at;
 
@@ -186,12 +197,13 @@ static __always_inline void python_member_find(const struct python_calls *c, str
 	if (member >= PYTHON_MEMBERS)
 		return;
 	p = &o->places[member];
+	l.name = &c->batch.name[member];
+	l.len = c->batch.len[member];
 	if (p->keys == keys && python_word(p->at) == p->name) {
 		o->found = python_word(o->values ? o->values + 8 * p->index : p->at + 8);
 		return;
 	}
 	p->keys = 0;
-	o->member = member;
 	if (!python_keys_begin(c, o, keys))
 		return;
 	if (p->name && p->index < o->n) {
@@ -201,22 +213,21 @@ static __always_inline void python_member_find(const struct python_calls *c, str
 			return;
 		}
 	}
-	bpf_loop(PYTHON_FIELDS_MAX, python_member_match, &l, 0);
-	if (o->found)
-		p->keys = keys;
+	python_name_find(&l);
+	if (!o->found)
+		return;
+	p->keys = keys;
+	p->index = o->at - 1;
+	p->at = o->entries + p->index * o->bytes + o->key;
+	p->name = o->found_key;
 }
 
-/* Returns the value of an object's attribute; 0: there is none, or it cannot be found. */
-__noinline u64 python_member(const struct python_calls *c, struct python_objects *o, u64 object, u32 member)
+/* Returns the names of an object's attributes, and sets where their values are; 0: it has none. */
+static __always_inline u64 python_attributes(const struct python_calls *c, struct python_objects *o, u64 object, u64 type)
 {
-	u64 type, dict = 0, keys = 0;
+	u64 dict = 0;
 
-	if (!c || !o || !object || member >= PYTHON_MEMBERS || !c->batch.len[member])
-		return 0;
 	o->found = o->values = 0;
-	type = python_word(object + PYTHON_TYPE);
-	if (member >= PYTHON_MORE && o->places[member].without == type)
-		return 0;
 	if (c->attributes == PYTHON_IN_DICT) {
 		dict = python_word(object + (u16)python_word(type + PYTHON_TYPE_DICT));
 	} else if (c->attributes == PYTHON_VALUES_BEFORE) {
@@ -232,9 +243,21 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 		}
 	}
 	if (dict)
-		keys = python_dict_keys(c, o, dict);
-	else if (o->values)
-		keys = python_word(type + c->type_keys);
+		return python_dict_keys(c, o, dict);
+	return o->values ? python_word(type + c->type_keys) : 0;
+}
+
+/* Returns the value of an object's attribute; 0: there is none, or it cannot be found. */
+__noinline u64 python_member(const struct python_calls *c, struct python_objects *o, u64 object, u32 member)
+{
+	u64 type, keys;
+
+	if (!c || !o || !object || member >= PYTHON_MEMBERS || !c->batch.len[member])
+		return 0;
+	type = python_word(object + PYTHON_TYPE);
+	if (member >= PYTHON_MORE && o->places[member].without == type)
+		return 0;
+	keys = python_attributes(c, o, object, type);
 	if (keys)
 		python_member_find(c, o, keys, member);
 	if (member >= PYTHON_MORE && member < PYTHON_MEMBERS && !o->found)

@@ -80,7 +80,7 @@ struct python_match {
 	u32 len, found;
 };
 
-static long python_name_match(u32 i, struct python_match *m)
+static long python_function_match(u32 i, struct python_match *m)
 {
 	const struct python_function *n;
 
@@ -104,7 +104,7 @@ __noinline int python_is_named(const struct python_calls *c, u64 code, u64 name,
 	if (!c || (python_byte(name + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII ||
 		!python_text_read(&m.name, name + c->str_data, len))
 		return 0;
-	bpf_loop(PYTHON_NAMES_MAX, python_name_match, &m, 0);
+	bpf_loop(PYTHON_NAMES_MAX, python_function_match, &m, 0);
 	return m.found;
 }
 
