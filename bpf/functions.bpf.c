@@ -97,6 +97,7 @@ static __always_inline bool found_equal(struct pt_regs *ctx)
 }
 
 #include "python_pair.bpf.h"
+#include "python_values.bpf.h"
 
 /*
  * Whether a function was not called but reached by a jump from a probed one: at its entry, the return address is then the
@@ -740,6 +741,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 {
 	u32 id = call->id, before;
 	struct call_vals c = {};
+	struct rows *r = NULL;
 	struct probe *p;
 	struct who w;
 	bool pair;
@@ -769,10 +771,16 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	w.tid = task->pid;
 	if (p->engine && !engine_called(t, p, (u64)w.tgid << 32 | w.tid, t->python_sp))
 		return;
-	if (p->rows)
+	if (p->values) {
+		python_values_take(t, p, &c, open ? call->frame : 0);
+		if (open)
+			python_values_row(t, p, &c);
+		r = p->rows ? bpf_task_storage_get(&rows, task, 0, 0) : NULL;
+	} else if (p->rows) {
 		python_batch_none(c.vals);
+	}
 	if (!open) {
-		step_enter_closed(ctx, t, task, p, id, &c, NULL);
+		step_enter_closed(ctx, t, task, p, id, &c, r);
 		if (pair)
 			python_pair_called(t, p, call, t->python_sp, 0);
 		return;
@@ -787,7 +795,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	fault_left(t);
 	if (t->op.probe && !t->depth) /* as in op_enter() */
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c.now, REC_F_OPEN_END);
-	frame_push(ctx, t, task, p, id, c.now, &c, NULL);
+	frame_push(ctx, t, task, p, id, c.now, &c, r);
 	thread_changed(t);
 	change_end(t);
 	if (pair)

@@ -347,7 +347,8 @@ struct probe {
 	u8 row_struct; /* bytes of a row's structure, see ROW_STRUCT_MAX; 0: each column has an array of its own */
 	u16 engine;   /* 1 + the engine's number, if a step or a sign that the engine is at work: struct engine_steps; else 0 */
 	u8 stand_in;  /* a step only where no other step of its engine is called */
-	u8 pad[7];
+	u8 values;    /* its values are those of struct python_values */
+	u8 pad[6];
 	s64 when_than;
 	struct fetch group; /* a value that all threads of a group share, and no other group has */
 	struct fetch fetch[FUNC_VALS_MAX];
@@ -378,7 +379,10 @@ enum python_how {
 };
 
 struct python_text {
-	u64 words[PYTHON_TEXT_MAX / 8]; /* padded with zeros */
+	union {
+		u64 words[PYTHON_TEXT_MAX / 8]; /* padded with zeros */
+		char text[PYTHON_TEXT_MAX];
+	};
 };
 
 /* What a call of a Python function means: struct python_batch. */
@@ -464,12 +468,60 @@ struct python_calls {
 	u8 attributes; /* enum python_attributes */
 	u8 tagged_ints;	 /* the size of an int is in the upper bits of a word (3.12) */
 	u8 old_keys;	 /* the names of a dict are kept as before 3.11 */
-	u16 frame_locals;
+	u16 frame_locals, code_locals; /* code_locals: a tuple of the names of variables */
 	u16 type_keys;	 /* of a type: the names of its objects' attributes, unless PYTHON_IN_DICT */
 	u16 split_values; /* bytes before the values of a dict that shares its names with others */
 	struct python_function names[PYTHON_NAMES_MAX];
 	struct python_batch batch;
 };
+
+/* Arguments of a step that is a call of a Python function: how each is found from the function's variables. */
+#define PYTHON_VALUES_MAX 8
+#define PYTHON_HOPS_MAX 6
+
+enum python_hop_how {
+	PYTHON_HOP_VARIABLE,
+	PYTHON_HOP_ATTRIBUTE,
+	PYTHON_HOP_ITEM, /* of a list or a tuple */
+	PYTHON_HOP_KEY,	 /* of a dict: a string */
+};
+
+struct python_hop {
+	u8 how; /* enum python_hop_how */
+	u8 len; /* of the name */
+	u16 pad;
+	s32 index; /* of the item; negative: from the end */
+	struct python_text name;
+};
+
+/* What is taken of the object that the hops lead to. */
+enum python_value_as {
+	PYTHON_AS_NUMBER, /* of an int */
+	PYTHON_AS_LENGTH, /* as len() */
+	PYTHON_AS_SIZE,	  /* of a dimension of a tensor or an array */
+	PYTHON_AS_STRING, /* the address of its text */
+	PYTHON_AS_NONE,	  /* 1: it is None; else 0 */
+	PYTHON_AS_REQUEST, /* nothing: it is the id of the step's request, a string or a number */
+};
+
+struct python_value {
+	u8 n;	 /* hops */
+	u8 as;	 /* enum python_value_as */
+	u8 when; /* enum probe_when: the value is 1 if this holds, else 0; WHEN_ALWAYS: it is the number */
+	u8 pad;
+	s32 index; /* the dimension */
+	s64 than;
+	struct python_hop hops[PYTHON_HOPS_MAX];
+};
+
+/* The values of an option, in the order of its probe's; one of PYTHON_AS_REQUEST is the last, and none of them. */
+struct python_values {
+	u64 n;
+	struct python_value value[PYTHON_VALUES_MAX];
+};
+
+/* A value that is not known. */
+#define PYTHON_UNKNOWN ROW_UNKNOWN
 
 /* What sees calls of Python functions: probes in the interpreter, which each function of a process hits, or watchpoints in the code
  * of the functions that are looked for. */

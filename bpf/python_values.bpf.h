@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Arguments of steps that are calls of Python functions: struct python_values. They are read as the step begins, from objects that
+ * the variables of the function lead to. Part of functions.bpf.c.
+ */
+#ifndef INFTRACE_PYTHON_VALUES_BPF_H
+#define INFTRACE_PYTHON_VALUES_BPF_H
+
+#include "python_batch.bpf.h"
+
+/* By number of the option: see struct python_calls. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYTHON_CALLS_MAX);
+	__type(key, u32);
+	__type(value, struct python_values);
+} python_values __weak SEC(".maps");
+
+/* Where PyTorch keeps the sizes of a tensor (FETCH_F_SHAPE); 0: unknown. User space sets it once it has read the library. */
+u64 python_tensor_sizes __weak = 0;
+
+/* CPython: Include/cpython/tupleobject.h, listobject.h, longintrepr.h, setobject.h, object.h. */
+#define PYTHON_SIZE 16 /* of what has a length: lists, tuples, dicts, strings, bytes */
+#define PYTHON_TUPLE_ITEMS 24
+#define PYTHON_LIST_ITEMS 24
+#define PYTHON_INT_DIGITS 24
+#define PYTHON_INT_BITS 30 /* of a digit */
+#define PYTHON_TYPE_NAME 24
+#define PYTHON_TYPE_BASE 256
+#define PYTHON_TYPE_IS_INT (1 << 24)
+#define PYTHON_TYPE_IS_TUPLE (1 << 26)
+#define PYTHON_TYPE_IS_BYTES (1 << 27)
+#define PYTHON_TYPE_IS_DICT (1 << 29)
+#define PYTHON_TYPE_HAS_SIZE (PYTHON_TYPE_IS_LIST | PYTHON_TYPE_IS_TUPLE | PYTHON_TYPE_IS_BYTES | PYTHON_TYPE_IS_STR | PYTHON_TYPE_IS_DICT)
+#define PYTHON_VARIABLES_MAX 64 /* of a function; further ones are unknown */
+#define PYTHON_BASES_MAX 8	/* of a type, likewise */
+
+/* NumPy: struct tagPyArrayObject_fields. PyTorch: struct THPVariable, which holds a tensor behind a flag. */
+#define NUMPY_DIMENSIONS 24 /* how many, and their address */
+#define TORCH_TENSOR 24
+
+enum python_kind {
+	PYTHON_KIND_NONE,
+	PYTHON_KIND_SET,
+	PYTHON_KIND_DEQUE,
+	PYTHON_KIND_ARRAY,
+	PYTHON_KIND_TENSOR,
+	PYTHON_KIND_OTHER,
+};
+
+/* Types known by their names, or by that of a type that they are derived from. */
+static const struct {
+	struct python_text name;
+	u64 kind;
+} python_kinds[] = {
+	{ { .text = "NoneType" }, PYTHON_KIND_NONE },
+	{ { .text = "set" }, PYTHON_KIND_SET },
+	{ { .text = "frozenset" }, PYTHON_KIND_SET },
+	{ { .text = "collections.deque" }, PYTHON_KIND_DEQUE },
+	{ { .text = "numpy.ndarray" }, PYTHON_KIND_ARRAY },
+	{ { .text = "torch._C.TensorBase" }, PYTHON_KIND_TENSOR },
+	{ { .text = "torch._C._TensorBase" }, PYTHON_KIND_TENSOR },
+};
+
+/* The stack has no room for more: see struct python_objects. */
+struct python_eval {
+	const struct python_calls *c;
+	const struct python_values *all;
+	struct python_objects *o;
+};
+
+static __always_inline const struct python_value *python_value_of(const struct python_eval *e)
+{
+	u64 nr = e->o->nr;
+
+	barrier_var(nr);
+	return &e->all->value[nr & (PYTHON_VALUES_MAX - 1)];
+}
+
+static long python_kind_match(u32 nr, struct python_eval *e)
+{
+	struct python_text *text = &e->o->text;
+	u64 name = python_word(e->o->type + PYTHON_TYPE_NAME);
+
+	if (!e->o->type || !name)
+		return 1;
+	__builtin_memset(text, 0, sizeof(*text));
+	if (bpf_probe_read_user_str(text, sizeof(*text), (const void *)name) < 0)
+		return 1;
+	for (u32 i = 0; i < sizeof(python_kinds) / sizeof(python_kinds[0]); i++) {
+		if (python_texts_equal(text, &python_kinds[i].name))
+			e->o->kind = python_kinds[i].kind;
+	}
+	e->o->type = python_word(e->o->type + PYTHON_TYPE_BASE);
+	return e->o->kind != PYTHON_KIND_OTHER;
+}
+
+/* Sets e->kind. */
+static __always_inline void python_kind_find(struct python_eval *e)
+{
+	e->o->kind = PYTHON_KIND_OTHER;
+	e->o->type = python_word(e->o->object + PYTHON_TYPE);
+	bpf_loop(PYTHON_BASES_MAX, python_kind_match, e, 0);
+}
+
+static long python_variable_match(u32 nr, struct python_eval *e)
+{
+	const struct python_value *v = python_value_of(e);
+
+	if (!python_str_is(e->c, e->o, python_word(e->o->object + PYTHON_TUPLE_ITEMS + 8ull * nr), &v->hops[0].name, v->hops[0].len))
+		return 0;
+	e->o->variable = nr + 1;
+	return 1;
+}
+
+/* The object of the variable that the first hop names. */
+static __always_inline u64 python_variable_named(struct python_eval *e)
+{
+	u64 code = python_word(e->o->frame + e->c->frame_code) & ~PYTHON_TAGS, n;
+
+	e->o->object = python_word(code + e->c->code_locals);
+	n = python_word(e->o->object + PYTHON_SIZE);
+	e->o->variable = 0;
+	bpf_loop(n < PYTHON_VARIABLES_MAX ? n : PYTHON_VARIABLES_MAX, python_variable_match, e, 0);
+	return e->o->variable ? python_word(e->o->frame + e->c->frame_locals + 8ull * (e->o->variable - 1)) & ~PYTHON_TAGS : 0;
+}
+
+static __always_inline u64 python_item_of(u64 object, s64 i)
+{
+	u64 flags = python_word(python_word(object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS), n, items;
+
+	n = python_word(object + PYTHON_SIZE);
+	if (i < 0)
+		i += n;
+	if (i < 0 || i >= (s64)n)
+		return 0;
+	if (flags & PYTHON_TYPE_IS_TUPLE)
+		items = object + PYTHON_TUPLE_ITEMS;
+	else if (flags & PYTHON_TYPE_IS_LIST)
+		items = python_word(object + PYTHON_LIST_ITEMS);
+	else
+		return 0;
+	return python_word(items + 8 * i);
+}
+
+static long python_hop_next(u32 nr, struct python_eval *e)
+{
+	struct python_look l = { .c = e->c, .o = e->o };
+	const struct python_value *v = python_value_of(e);
+	const struct python_hop *h;
+	u64 keys;
+
+	barrier_var(nr);
+	if (nr >= PYTHON_HOPS_MAX || nr >= v->n)
+		return 1;
+	h = &v->hops[nr];
+	l.name = &h->name;
+	l.len = h->len;
+	switch (h->how) {
+	case PYTHON_HOP_VARIABLE:
+		e->o->object = python_variable_named(e);
+		break;
+	case PYTHON_HOP_ITEM:
+		e->o->object = python_item_of(e->o->object, h->index);
+		break;
+	case PYTHON_HOP_KEY:
+		e->o->found = 0;
+		if (python_is(e->o->object, PYTHON_TYPE_IS_DICT) && python_dict_begin(e->c, e->o, e->o->object))
+			python_name_find(&l);
+		e->o->object = e->o->found;
+		break;
+	default:
+		keys = python_attributes(e->c, e->o, e->o->object, python_word(e->o->object + PYTHON_TYPE));
+		if (keys && python_keys_begin(e->c, e->o, keys))
+			python_name_find(&l);
+		e->o->object = e->o->found;
+	}
+	return !e->o->object;
+}
+
+/* A number of at most 60 bits. */
+static __always_inline u64 python_number(const struct python_eval *e)
+{
+	u64 n, *words = e->o->words;
+	bool negative;
+	s64 size;
+
+	if (!python_is(e->o->object, PYTHON_TYPE_IS_INT) ||
+		bpf_probe_read_user(words, sizeof(e->o->words), (const void *)(e->o->object + PYTHON_SIZE)))
+		return PYTHON_UNKNOWN;
+	size = words[0];
+	negative = e->c->tagged_ints ? (size & 3) == 2 : size < 0;
+	size = e->c->tagged_ints ? size >> 3 : negative ? -size : size;
+	if (size > 2)
+		return PYTHON_UNKNOWN;
+	n = size ? (u32)words[1] : 0;
+	if (size > 1)
+		n |= (words[1] >> 32) << PYTHON_INT_BITS;
+	return negative ? -n : n;
+}
+
+static __always_inline u64 python_dimension(const struct python_eval *e, s64 i)
+{
+	u64 n, at;
+
+	if (e->o->kind == PYTHON_KIND_ARRAY) {
+		n = (u32)python_word(e->o->object + NUMPY_DIMENSIONS);
+		at = python_word(e->o->object + NUMPY_DIMENSIONS + 8);
+	} else if (e->o->kind == PYTHON_KIND_TENSOR && python_tensor_sizes) {
+		at = python_word(e->o->object + TORCH_TENSOR) + python_tensor_sizes;
+		n = python_word(at);
+		at = n > SHAPE_SIZES ? python_word(at + 8) : at + 8;
+	} else {
+		return PYTHON_UNKNOWN;
+	}
+	if (i < 0)
+		i += n;
+	return i < 0 || i >= (s64)n || !at ? PYTHON_UNKNOWN : python_word(at + 8 * i);
+}
+
+static __always_inline u64 python_length(struct python_eval *e)
+{
+	if (python_is(e->o->object, PYTHON_TYPE_HAS_SIZE))
+		return python_word(e->o->object + PYTHON_SIZE);
+	python_kind_find(e);
+	if (e->o->kind == PYTHON_KIND_SET)
+		return python_word(e->o->object + PYTHON_SET_USED);
+	if (e->o->kind == PYTHON_KIND_DEQUE)
+		return python_word(e->o->object + PYTHON_SIZE);
+	return python_dimension(e, 0);
+}
+
+static __always_inline bool python_value_holds(const struct python_value *v, s64 n)
+{
+	if (v->when == WHEN_EQ)
+		return n == v->than;
+	if (v->when == WHEN_NE)
+		return n != v->than;
+	return v->when == WHEN_LT ? n < v->than : n > v->than;
+}
+
+static long python_value_take(u32 nr, struct python_eval *e)
+{
+	const struct python_value *v;
+	u64 n = PYTHON_UNKNOWN;
+
+	if (nr >= e->all->n)
+		return 1;
+	e->o->nr = nr;
+	e->o->object = 0;
+	bpf_loop(PYTHON_HOPS_MAX, python_hop_next, e, 0);
+	v = python_value_of(e);
+	if (v->as == PYTHON_AS_REQUEST) {
+		e->o->request = e->o->object;
+		return 1;
+	}
+	if (v->as == PYTHON_AS_STRING)
+		n = e->o->object && python_is_plain(e->c, e->o->object) ? e->o->object + e->c->str_data : 0;
+	else if (!e->o->object)
+		;
+	else if (v->as == PYTHON_AS_LENGTH)
+		n = python_length(e);
+	else if (v->as == PYTHON_AS_NUMBER)
+		n = python_number(e);
+	else
+		python_kind_find(e);
+	if (e->o->object && v->as == PYTHON_AS_SIZE)
+		n = python_dimension(e, v->index);
+	else if (e->o->object && v->as == PYTHON_AS_NONE)
+		n = e->o->kind == PYTHON_KIND_NONE;
+	if (v->when && n != PYTHON_UNKNOWN)
+		n = python_value_holds(v, n);
+	barrier_var(nr);
+	e->o->value[nr & (PYTHON_VALUES_MAX - 1)] = n;
+	return 0;
+}
+
+/* Finds the number of the step's request, and whether it is a new one. Returns whether it is known. */
+static __always_inline bool python_request_find(struct thread *t, struct python_take *w, u64 *ret_number, bool *ret_new)
+{
+	struct python_objects *o = &w->r->objects;
+	struct python_eval e = { .c = w->c, .o = o };
+	struct python_id id = { .tgid = bpf_get_current_pid_tgid() >> 32 };
+	u64 n;
+
+	o->sequence = 0;
+	if (python_is_plain(w->c, o->request)) {
+		o->hash = python_text_hash(w->c, o, o->request);
+		*ret_number = python_id_number(t, w->c, o, o->request, 1);
+		*ret_new = o->sequence;
+		return *ret_number;
+	}
+	o->object = o->request;
+	n = o->request ? python_number(&e) : PYTHON_UNKNOWN;
+	if ((s64)n < 0)
+		return 0;
+	/* it is its own number: only whether it was seen is kept */
+	o->hash = id.hash = (n + 1) * 0x9e3779b97f4a7c15ull;
+	*ret_number = n;
+	*ret_new = !bpf_map_lookup_elem(&python_ids, &id);
+	if (*ret_new)
+		bpf_map_update_elem(&python_ids, &id, &n, BPF_ANY);
+	return 1;
+}
+
+/* Reads the values of the step that begins; frame: of the call, or 0: they are not read, since ids would be sent into a closed
+ * window. */
+__noinline int python_values_take(struct thread *t, const struct probe *p, struct call_vals *to, u64 frame)
+{
+	struct python_eval e;
+	struct python_take w;
+	u32 of;
+
+	if (!t || !p || !to)
+		return 0;
+	of = t->python_key / PYTHON_LAYOUTS;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		to->vals[i] = p->rows && i == p->rows_at + ROW_MASK ? 0 : PYTHON_UNKNOWN;
+	if (!python_take_begin(t, &w, t->python_key))
+		return 0;
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		w.r->array[i] = 0;
+	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
+	rows_begin(w.r, p, 0);
+	e.c = w.c;
+	e.o = &w.r->objects;
+	e.o->request = 0;
+	e.o->frame = frame;
+	e.all = bpf_map_lookup_elem(&python_values, &of);
+	if (!frame || !e.all)
+		return 0;
+	bpf_loop(PYTHON_VALUES_MAX, python_value_take, &e, 0);
+	for (int i = 0; i < PYTHON_VALUES_MAX && i < p->nvals; i++) {
+		if (!p->rows || i < p->rows_at)
+			to->vals[i] = e.o->value[i];
+	}
+	return 0;
+}
+
+/* Makes the step's tokens one row of its request. */
+__noinline int python_values_row(struct thread *t, const struct probe *p, struct call_vals *to)
+{
+	struct python_take w;
+	u64 number, tokens;
+	u32 count, at;
+	bool new;
+	int part;
+
+	if (!t || !p || !to || !p->rows || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	count = p->rows - 1;
+	at = p->rows_at;
+	barrier_var(count);
+	barrier_var(at);
+	if (count >= FUNC_VALS_MAX || at > FUNC_VALS_MAX - ROW_VALUES)
+		return 0;
+	tokens = to->vals[at + ROW_READ] = to->vals[count];
+	if (tokens > 0x7fffffff || !python_request_find(t, &w, &number, &new))
+		return 0;
+	part = python_part(w.r, w.r->objects.hash, 1);
+	if (part < 0 || part >= STEP_PARTS_MAX)
+		return 0;
+	python_part_at(w.r, part)->sequence = number;
+	if (new)
+		python_part_at(w.r, part)->position = 0;
+	part_add(w.r, part, tokens, 1);
+	to->vals[at + ROW_N_OUTPUTS] = to->vals[at + ROW_N_SEQUENCES] = 1;
+	to->vals[at + ROW_ONE_SEQUENCE] = number;
+	return 0;
+}
+
+#endif
