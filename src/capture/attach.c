@@ -143,10 +143,11 @@ static enum link_when spec_link_when(const struct attach_config *c, const struct
 /* Tells the programs which Python functions the probe stands for. Returns 0 or -errno. */
 static int set_python(const struct attach_config *c, size_t spec, struct probe *p)
 {
+	const struct probe_spec *s = &c->probes->specs[spec];
 	struct python_calls calls;
 	unsigned int at = 0, key;
 
-	if (!c->probes->specs[spec].is_python)
+	if (!s->is_python)
 		return 0;
 	for (unsigned int layout = 0; layout < PYTHON_LAYOUTS; layout++) {
 		at = probe_spec_python(c->probes, spec, layout, &calls);
@@ -155,7 +156,8 @@ static int set_python(const struct attach_config *c, size_t spec, struct probe *
 			return -errno;
 	}
 	p->python = (uint8_t)(1 + at);
-	return 0;
+	p->values = s->values != NULL;
+	return s->values && bpf_map_update_elem(c->python_values_fd, &at, s->values, BPF_ANY) ? -errno : 0;
 }
 
 /* The bits of the cookie that describe the site, to go with the probe's id. */

@@ -17,7 +17,8 @@ struct attach_config {
 	struct probe_table *probes;  /* must outlive the result; grows by matches of globs */
 	struct inspector *inspector; /* must outlive the result, too */
 	int probes_fd;               /* the map that says what to do at each probe */
-	int python_calls_fd;         /* ... and which Python functions are steps */
+	int python_calls_fd;         /* ... and which Python functions are steps ... */
+	int python_values_fd;        /* ... with which arguments */
 	struct bpf_program *programs[LINK_KINDS];
 	bool multi;                   /* the programs were loaded for uprobe_multi links */
 	bool states_only;             /* leaves out functions of presets that only make records of their own */

@@ -388,6 +388,7 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		.inspector = c->inspector,
 		.probes_fd = bpf_map__fd(s->skel->maps.probes),
 		.python_calls_fd = bpf_map__fd(s->skel->maps.python_calls),
+		.python_values_fd = bpf_map__fd(s->skel->maps.python_values),
 		.programs = {
 			[LINK_RETURN] = s->skel->progs.function_return,
 			[LINK_EXIT] = s->skel->progs.function_exit,

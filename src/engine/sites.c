@@ -134,17 +134,6 @@ static struct probe_spec *add_python(struct probe_table *pt, const char *names, 
 	return s;
 }
 
-int probe_table_add_python(struct probe_table *pt, const char *option)
-{
-	const char *why;
-	char shown[200];
-
-	if (add_python(pt, option, &why))
-		return 0;
-	return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION",
-		text_printable(shown, sizeof(shown), option), why);
-}
-
 struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why)
 {
 	struct probe_spec *s = add_python(pt, names, ret_why);
@@ -186,6 +175,220 @@ static struct probe_spec *append_sequence(struct probe_table *pt, size_t step, c
 	s->fetch[0] = (struct fetch){ .reg = REG_NONE, .size = 8 };
 	s->nargs = 1;
 	return s;
+}
+
+/* ---- arguments of --py-step: "n_tokens=len(ids), prefill=cache is None, request=self.current['id']" ---- */
+
+#define PYTHON_IDENTIFIER "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+/* Adds a hop to what a name is, or to what is in brackets. Returns the rest of the text; NULL: it is none. */
+static const char *hop_parse(struct python_value *v, const char *text, const char **ret_why)
+{
+	char first = v->n ? *text++ : '.', quote, *end;
+	struct python_hop *h = &v->hops[v->n];
+	size_t len = strspn(text, PYTHON_IDENTIFIER);
+
+	*ret_why = "it leads over more than five attributes and items";
+	if (v->n++ == PYTHON_HOPS_MAX)
+		return NULL;
+	if (first == '.') {
+		h->how = v->n == 1 ? PYTHON_HOP_VARIABLE : PYTHON_HOP_ATTRIBUTE;
+		return isdigit((unsigned char)*text) || set_text(&h->name, &h->len, text, len, ret_why) ? NULL : text + len;
+	}
+	*ret_why = "in brackets is a number, or a string without backslashes";
+	quote = *text;
+	if (quote == '\'' || quote == '"') {
+		const char *close = strchr(text + 1, quote);
+
+		h->how = PYTHON_HOP_KEY;
+		if (!close || close[1] != ']' || memchr(text, '\\', (size_t)(close - text)))
+			return NULL;
+		return set_text(&h->name, &h->len, text + 1, (size_t)(close - text - 1), ret_why) ? NULL : close + 2;
+	}
+	h->how = PYTHON_HOP_ITEM;
+	errno = 0;
+	h->index = (int32_t)strtol(text, &end, 10);
+	return end == text || *end != ']' || errno || labs(strtol(text, NULL, 10)) > INT32_MAX ? NULL : end + 1;
+}
+
+/* Takes "== 2", "is not None" and the like. Returns 0, or -EINVAL. */
+static int condition_parse(struct python_value *v, const char *text)
+{
+	static const struct {
+		const char *text;
+		enum probe_when when;
+		int64_t more;
+	} ops[] = { { "==", WHEN_EQ, 0 }, { "!=", WHEN_NE, 0 }, { "<=", WHEN_LT, 1 }, { ">=", WHEN_GT, -1 }, { "<", WHEN_LT, 0 },
+		{ ">", WHEN_GT, 0 } };
+	char *end;
+
+	if (v->as == PYTHON_AS_NUMBER && (!strcmp(text, "is None") || !strcmp(text, "is not None"))) {
+		v->as = PYTHON_AS_NONE;
+		v->when = WHEN_EQ;
+		v->than = !strcmp(text, "is None");
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && v->as != PYTHON_AS_STRING; i++) {
+		if (strncmp(text, ops[i].text, strlen(ops[i].text)))
+			continue;
+		text += strlen(ops[i].text);
+		errno = 0;
+		v->when = ops[i].when;
+		v->than = strtoll(text, &end, 10) + ops[i].more;
+		return end == text || *end || errno ? -EINVAL : 0;
+	}
+	return -EINVAL;
+}
+
+/* expr: without spaces around it. */
+static int python_value_parse(struct python_value *ret, const char *expr, const char **ret_why)
+{
+	struct python_value v = { .as = PYTHON_AS_NUMBER };
+	const char *p = expr;
+
+	if (!strncmp(p, "len(", 4))
+		v.as = PYTHON_AS_LENGTH;
+	else if (!strncmp(p, "str(", 4))
+		v.as = PYTHON_AS_STRING;
+	p += v.as == PYTHON_AS_NUMBER ? 0 : 4;
+	do {
+		p = hop_parse(&v, p, ret_why);
+		if (!p)
+			return -EINVAL;
+	} while (*p == '.' || *p == '[');
+	if (v.as != PYTHON_AS_NUMBER && *p++ != ')') {
+		*ret_why = "a ) is missing";
+		return -EINVAL;
+	}
+	if (v.as == PYTHON_AS_NUMBER && v.n > 2 && v.hops[v.n - 1].how == PYTHON_HOP_ITEM &&
+		!strcmp(v.hops[v.n - 2].name.text, "shape") && v.hops[v.n - 2].how == PYTHON_HOP_ATTRIBUTE) {
+		v.as = PYTHON_AS_SIZE;
+		v.index = v.hops[v.n - 1].index;
+		v.n -= 2;
+	}
+	*ret_why = "write VARIABLE, with .ATTRIBUTE, [NUMBER] or ['KEY'] behind it, or len() or str() of that; then == NUMBER "
+		   "(or !=, <, <=, >, >=) or \"is None\"";
+	if (*p && condition_parse(&v, p + strspn(p, " ")))
+		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
+/* Adds one argument. */
+static int python_value_add(struct probe_spec *s, struct python_value *request, char *text, const char **ret_why)
+{
+	char *eq = strchr(text, '='), *name = text + strspn(text, " "), *expr;
+	struct probe_arg *arg = &s->args[s->nargs];
+	struct python_value *v = &s->values->value[s->values->n];
+
+	*ret_why = "an argument is name=EXPR";
+	if (!eq)
+		return -EINVAL;
+	*eq = 0;
+	name[strcspn(name, " ")] = 0;
+	expr = eq + 1 + strspn(eq + 1, " ");
+	for (size_t len = strlen(expr); len && expr[len - 1] == ' ';)
+		expr[--len] = 0;
+	if (!strcmp(name, "request")) {
+		if (request->n || python_value_parse(request, expr, ret_why))
+			return -EINVAL;
+		*ret_why = "the request is an id, as it is: VARIABLE, with .ATTRIBUTE, [NUMBER] or ['KEY'] behind it";
+		if (request->as != PYTHON_AS_NUMBER || request->when)
+			return -EINVAL;
+		request->as = PYTHON_AS_REQUEST;
+		return 0;
+	}
+	*ret_why = "more than seven arguments";
+	if (s->values->n == PYTHON_VALUES_MAX - 1 || spec_name_arg(s, name, ret_why) || python_value_parse(v, expr, ret_why))
+		return -EINVAL;
+	*arg = (struct probe_arg){ .is_signed = true, .size = 8 };
+	arg->is_string = v->as == PYTHON_AS_STRING;
+	if (!arg->is_string)
+		arg->only_if = (struct probe_cond){ .op = WHEN_NE, .arg = s->nargs, .than = (int64_t)PYTHON_UNKNOWN };
+	s->fetch[s->nargs] = (struct fetch){ .reg = REG_NONE, .size = 8, .flags = arg->is_string ? FETCH_F_STRING : 0 };
+	s->values->n++;
+	return spec_count_arg(s, name, ret_why);
+}
+
+/* The comma behind an argument, or the end. */
+static char *python_value_end(char *text)
+{
+	char quote = 0;
+
+	for (; *text && (quote || *text != ','); text++) {
+		if (quote ? *text == quote : *text == '\'' || *text == '"')
+			quote = quote ? 0 : *text;
+	}
+	return text;
+}
+
+/* Says by its arguments what a step is: a prompt is one with `prefill`, or else with several tokens. */
+static int python_phases_set(struct probe_spec *s, const char **ret_why)
+{
+	if (spec_find_arg(s, "prefill", 7) >= 0)
+		return spec_set_name(s, "prefill > 0 ? prefill : prefill == 0 ? decode : step", ret_why);
+	if (spec_find_arg(s, "n_tokens", 8) >= 0)
+		return spec_set_name(s, "n_tokens > 1 ? prefill : n_tokens == 1 ? decode : step", ret_why);
+	return 0;
+}
+
+/* The arguments of the step that was appended last. */
+static int python_values_parse(struct probe_table *pt, const char *text, const char **ret_why)
+{
+	struct probe_spec *s = &pt->specs[pt->n - 1];
+	struct python_value request = { .n = 0 };
+	char *copy = xstrdup(text), *end, *next;
+	int err = 0;
+
+	s->values = xcalloc(1, sizeof(*s->values));
+	for (char *at = copy; !err && at; at = next) {
+		end = python_value_end(at);
+		next = *end ? end + 1 : NULL;
+		*end = 0;
+		err = python_value_add(s, &request, at, ret_why);
+	}
+	free(copy);
+	err = err ?: python_phases_set(s, ret_why);
+	if (err || !request.n)
+		return err;
+	*ret_why = "a request needs n_tokens, too, such as n_tokens=len(ids)";
+	if (spec_find_arg(s, "n_tokens", 8) < 0)
+		return -EINVAL;
+	s->values->value[s->values->n++] = request;
+	err = rows_begin(s, "n_tokens", ret_why);
+	if (err)
+		return err;
+	s = append_sequence(pt, pt->n - 1, "request");
+	*ret_why = "there are too many probes";
+	if (!s)
+		return -EINVAL;
+	add_id(s);
+	s->handle_arg = 0;
+	return 0;
+}
+
+int probe_table_add_python(struct probe_table *pt, const char *option)
+{
+	size_t len = strcspn(option, "("), all = strlen(option);
+	char *names = xstrndup(option, len), *args = NULL;
+	const char *why = "a ) is missing at its end";
+	char shown[200];
+	int err = 0;
+
+	if (option[len]) {
+		err = option[all - 1] == ')' ? 0 : -EINVAL;
+		args = xstrndup(option + len + 1, all - len - 2);
+	}
+	if (!err && !add_python(pt, names, &why))
+		err = -EINVAL;
+	if (!err && args)
+		err = python_values_parse(pt, args, &why);
+	free(names);
+	free(args);
+	if (!err)
+		return 0;
+	return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION, and arguments as in docs/engines.md",
+		text_printable(shown, sizeof(shown), option), why);
 }
 
 static int add_rows(struct probe_spec *s, const char **ret_why)
@@ -469,7 +672,10 @@ static int walk_python(struct site_walk *w)
 
 	if (!err && !python_names_tell(sym.name, sites.layout, &found.why))
 		err = -ENOTSUP;
-
+	if (!err && w->pt->specs[w->id].values && sites.minor < 10) {
+		found.why = "arguments of Python functions can be read with CPython 3.10 to 3.14 only";
+		err = -ENOTSUP;
+	}
 	if (err == -ENOTSUP) {
 		found.kind = FOUND_NO_PYTHON;
 		return w->cb(&found, w->arg);

@@ -370,35 +370,36 @@ static int spec_parse_arg(struct probe_spec *s, const char *expr, const struct e
 	return err;
 }
 
-int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
-	const struct enum_table *enums, size_t n_enums, const char **ret_why)
+int spec_name_arg(const struct probe_spec *s, const char *name, const char **ret_why)
 {
-	if (s->nargs >= FUNC_VALS_MAX) {
-		*ret_why = "more than ten arguments";
+	*ret_why = "more than ten arguments";
+	if (s->nargs >= FUNC_VALS_MAX)
 		return -EINVAL;
-	}
-	if (!spec_text_ok(name, SPEC_NAME_MAX)) {
-		*ret_why = "an argument's name has 1 to 63 bytes, no control characters";
+	*ret_why = "an argument's name has 1 to 63 bytes, no control characters";
+	if (!spec_text_ok(name, SPEC_NAME_MAX))
 		return -EINVAL;
-	}
-	if (is_reserved(name)) {
-		*ret_why = "this name has another meaning in traces and profiles, as have:" RESERVED;
+	*ret_why = "this name has another meaning in traces and profiles, as have:" RESERVED;
+	if (is_reserved(name))
 		return -EINVAL;
-	}
-	if (spec_find_arg(s, name, strlen(name)) >= 0) {
-		*ret_why = "two arguments with the same name";
-		return -EINVAL;
-	}
-	if (spec_parse_arg(s, expr, enums, n_enums, ret_why))
-		return -EINVAL;
+	*ret_why = "two arguments with the same name";
+	return spec_find_arg(s, name, strlen(name)) >= 0 ? -EINVAL : 0;
+}
+
+int spec_count_arg(struct probe_spec *s, const char *name, const char **ret_why)
+{
 	s->args[s->nargs].name = xstrdup(name);
 	s->has_enums |= s->args[s->nargs].names != NULL;
 	s->nstrs += s->args[s->nargs++].is_string;
-	if (s->nstrs > FUNC_STRS_MAX) {
-		*ret_why = "more than two strings";
+	*ret_why = "more than two strings";
+	return s->nstrs > FUNC_STRS_MAX ? -EINVAL : 0;
+}
+
+int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
+	const struct enum_table *enums, size_t n_enums, const char **ret_why)
+{
+	if (spec_name_arg(s, name, ret_why) || spec_parse_arg(s, expr, enums, n_enums, ret_why))
 		return -EINVAL;
-	}
-	return 0;
+	return spec_count_arg(s, name, ret_why);
 }
 
 #define MANGLED_MAX 512
@@ -678,6 +679,7 @@ static void spec_clear(struct probe_spec *s)
 	free(s->arrival_function);
 	free(s->sent_function);
 	free(s->batch);
+	free(s->values);
 }
 
 const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)

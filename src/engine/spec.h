@@ -115,6 +115,7 @@ struct probe_spec {
 	 * how; NULL: none. Each sequence is then one request. The two specifications behind this one tell of their ids and ends. */
 	char *batch_function, *results_function, *arrival_function, *sent_function;
 	struct python_batch *batch;
+	struct python_values *values; /* with is_python: where its arguments are; NULL: it has none */
 	/* Prefix of the name that the file declares for the function (sites.c); of a match, the whole: "aten::add.Tensor".
 	 * NULL: not asked for, or not declared. */
 	char *declared;
@@ -204,6 +205,12 @@ bool probe_spec_makes_states(const struct probe_spec *s);
 
 /* The part that --budget turns it off with; SHED_PARTS: none. */
 enum shed_part probe_spec_part(const struct probe_spec *s);
+
+/* Whether each sequence of its rows is one request, whose id a probe behind this one tells. */
+static inline bool probe_spec_own_ids(const struct probe_spec *s)
+{
+	return s->batch || (s->values && s->row_count);
+}
 
 /* The name of a span with these arguments. Never NULL. Like all names of the table, including those of arguments and
  * their values, the text stays where it is until probe_table_free(), since sinks keep what they derive from it. */
@@ -343,6 +350,9 @@ int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why);
 int spec_set_names(struct probe_spec *s, const char *handle, const char *name, const char **ret_why);
 int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why);
 /* expr: "TYPE SOURCE", "TYPE SOURCE at return", or "TYPE SOURCE if CONDITION" on arguments that came before. */
+/* Whether an argument of this name may be added; and what counts it once it is there, at s->args[s->nargs]. */
+int spec_name_arg(const struct probe_spec *s, const char *name, const char **ret_why);
+int spec_count_arg(struct probe_spec *s, const char *name, const char **ret_why);
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why);
 

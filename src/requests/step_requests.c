@@ -938,8 +938,8 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 
 	seen.lost = r->steps_lost;
 	seen.has_rows = rows_of_step(s, r->vals, &seen.rows);
-	seen.own_ids = s->batch != NULL;
-	seen.no_rows = s->batch && (!r->vals[0] || r->vals[0] == PYTHON_NO_BATCH);
+	seen.own_ids = probe_spec_own_ids(s);
+	seen.no_rows = s->batch ? !r->vals[0] || r->vals[0] == PYTHON_NO_BATCH : seen.own_ids && !seen.rows.one;
 	if (!strcmp(name, "decode"))
 		seen.phase = PHASE_DECODE;
 	else if (!strcmp(name, "prefill"))
