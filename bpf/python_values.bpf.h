@@ -42,7 +42,7 @@ u64 python_tensor_sizes __weak = 0;
 enum python_kind {
 	PYTHON_KIND_NONE,
 	PYTHON_KIND_SET,
-	PYTHON_KIND_DEQUE,
+	PYTHON_KIND_SIZED, /* its length is at PYTHON_SIZE */
 	PYTHON_KIND_ARRAY,
 	PYTHON_KIND_TENSOR,
 	PYTHON_KIND_OTHER,
@@ -56,7 +56,8 @@ static const struct {
 	{ { .text = "NoneType" }, PYTHON_KIND_NONE },
 	{ { .text = "set" }, PYTHON_KIND_SET },
 	{ { .text = "frozenset" }, PYTHON_KIND_SET },
-	{ { .text = "collections.deque" }, PYTHON_KIND_DEQUE },
+	{ { .text = "bytearray" }, PYTHON_KIND_SIZED },
+	{ { .text = "collections.deque" }, PYTHON_KIND_SIZED },
 	{ { .text = "numpy.ndarray" }, PYTHON_KIND_ARRAY },
 	{ { .text = "torch._C.TensorBase" }, PYTHON_KIND_TENSOR },
 	{ { .text = "torch._C._TensorBase" }, PYTHON_KIND_TENSOR },
@@ -225,7 +226,7 @@ static __always_inline u64 python_length(struct python_eval *e)
 	python_kind_find(e);
 	if (e->o->kind == PYTHON_KIND_SET)
 		return python_word(e->o->object + PYTHON_SET_USED);
-	if (e->o->kind == PYTHON_KIND_DEQUE)
+	if (e->o->kind == PYTHON_KIND_SIZED)
 		return python_word(e->o->object + PYTHON_SIZE);
 	return python_dimension(e, 0);
 }

@@ -8,6 +8,7 @@
 
 #include "engine/check.h"
 #include "requests/step_slots.h"
+#include "util/clock.h"
 
 /* ---- changes of sequences between steps (sequences.h), which end requests ---- */
 
@@ -346,6 +347,20 @@ static void slot_begin_request(
 	request_begin(q, r, s, before);
 }
 
+/* A request whose end is not told is over if it had no step for this long, when another one begins. */
+#define IDLE_NS (10 * NSEC_PER_SEC)
+
+static void end_idle(struct step_requests *q, struct step_context *c, uint64_t now)
+{
+	struct step_slot *slot;
+
+	DL_FOREACH(c->slots, slot)
+	{
+		if (slot->r.start && slot->r.last_end + IDLE_NS < now)
+			request_end(q, &slot->r);
+	}
+}
+
 /* Finds the request of a part, which may begin with it. */
 static void find_request(struct step_requests *q, struct taken *t, const struct step_seen *s)
 {
@@ -361,6 +376,8 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 		r->end_seen = true;
 		request_end(q, r);
 	}
+	if (!r->start && s->no_ends)
+		end_idle(q, slot->context, s->start);
 	if (!r->start)
 		slot_begin_request(q, slot, s, p, leapt);
 	else if (!r->by_parts)
@@ -939,6 +956,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 	seen.lost = r->steps_lost;
 	seen.has_rows = rows_of_step(s, r->vals, &seen.rows);
 	seen.own_ids = probe_spec_own_ids(s);
+	seen.no_ends = s->batch ? !s->batch->len[PYTHON_FINISHED] && !s->batch->len[PYTHON_OVER] : seen.own_ids;
 	seen.no_rows = s->batch ? !r->vals[0] || r->vals[0] == PYTHON_NO_BATCH : seen.own_ids && !seen.rows.one;
 	if (!strcmp(name, "decode"))
 		seen.phase = PHASE_DECODE;

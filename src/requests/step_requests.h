@@ -35,6 +35,7 @@ struct step_seen {
 	bool has_rows;
 	bool own_ids;  /* each sequence is one request, from its first row to its last */
 	bool no_rows;  /* with own_ids: it has none */
+	bool no_ends;  /* with own_ids: the engine does not tell when a request is over */
 	bool has_states; /* ns is known */
 	bool cut;        /* it continued after the end of the recording */
 	bool began_before;

@@ -169,6 +169,77 @@ test_not_watched() {
 	done
 }
 
+V=$TOP/tests/programs/py_values.py
+ARGUMENTS=("n_tokens=len(ids), past=past is None, deep=req.meta['deep'][1][-1], neg=self.neg, has=key is not None, name=str(req.name), big=req.big"
+	"kw=key, seen=len(self.seen), items=len(req.queue), other=req.meta[\"list\"][0], many=req.n >= 3, none=self.nothing, inner=req.cfg.n"
+	"a=req.n == -70000, b=req.n != 7, c=req.n < 255, d=req.n <= 255, e=req.n > 0, f=len(ids) > 2, more=req.meta['more']['a']")
+
+# values_recorded VERSION ARGUMENTS WHAT OPTION... -- COMMAND...: the program is at the end of the command
+values_recorded() {
+	local text=$1 arguments=$2 what=$3
+	args_split "${@:4}"
+	check "$text: is recorded" stepped --strict --py-step "py_values.py:Model.forward($arguments)" "${BEFORE[@]}" -- "${BEHIND[@]}"
+	case $what in
+	values) check "$text: what Python finds" "$TOP/tests/programs/check_py_values.py" values "$TMP/steps.json" "$TMP/steps.out" ;;
+	requests) check "$text: their tokens and times" "$TOP/tests/programs/check_py_values.py" requests "$TMP/steps.jsonl" "$TMP/steps.out" ;;
+	esac
+}
+
+values_of() { # VERSION COMMAND...
+	local i
+	for ((i = 0; i < ${#ARGUMENTS[@]}; i++)); do
+		values_recorded "$1, arguments $i" "${ARGUMENTS[i]}" values -- "${@:2}" values "$i" "$(often 100 1000)" "${ARGUMENTS[i]}"
+	done
+	values_recorded "$1, requests" "n_tokens=len(ids), request=req.rid" requests --profile "$TMP/steps.jsonl" -- "${@:2}" requests 1 30
+	check "$1, requests: valid" "$INFTRACE" validate --require request_prof "$TMP/steps.jsonl"
+}
+
+# Arguments of a step: what Python finds, and nothing else.
+test_values() {
+	local version PYTHON=$PYTHON
+	while read -r version PYTHON; do
+		case $version in
+		3.8 | 3.9)
+			check "$version, arguments: is recorded" stepped --py-step "py_values.py:Model.forward(n=len(ids))" -- "$PYTHON" "$V" junk 1 1
+			check "$version, arguments: ... and refused" grep -q 'not in .*CPython 3.10 to 3.14 only' "$TMP/steps.err"
+			;;
+		*) values_of "$version" "$PYTHON" "$V" ;;
+		esac
+	done < <(python_versions)
+}
+
+test_values_next_release() {
+	local root version
+	root=$(python_next 2>&1) || {
+		skip "arguments, next release" "$root"
+		return
+	}
+	for version in 3.13 3.14; do
+		values_of "next $version" "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" "/usr/bin/python$version" /mnt/py_values.py
+	done
+}
+
+# Without ids, a prompt begins a request.
+test_loops() {
+	local arguments
+	for arguments in "n_tokens=len(ids)" "prefill=past is None"; do
+		rm -f "$TMP/loop.jsonl"
+		check "loop, $arguments: is recorded" stepped --strict --py-step "py_steps.py:forward($arguments)" --profile "$TMP/loop.jsonl" -- \
+			"$PYTHON" "$P" loop "$CALLS"
+		expect "loop, $arguments: a request of six tokens for each prompt" \
+			"[(r['shape']['output_tokens'], r['stage_us']['ttft'] > 0) for r in p if r['event'] == 'request_prof'] == [(6, True)] * 10" p="$TMP/loop.jsonl"
+	done
+}
+
+# What no program should have: the steps are there, and the recorder does not mind.
+test_values_junk() {
+	values_recorded junk "${ARGUMENTS[0]}" junk -- "$PYTHON" "$V" junk "$RANDOM" "$(often 300 5000)"
+	same "junk: each call is a step" "$(steps)" "$(often 300 5000)"
+	values_recorded "junk ids" "n_tokens=len(ids), request=req.name" junk -- "$PYTHON" "$V" junk "$RANDOM" "$(often 300 5000)"
+	same "junk ids: each call is a step" "$(steps)" "$(often 300 5000)"
+	check "junk: valid" "$INFTRACE" validate "$TMP/steps.json"
+}
+
 test_torch() {
 	if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
 		skip "torch" "python3-torch is not installed"
@@ -182,6 +253,13 @@ test_refused() {
 	for name in "" "a..b" "a." ".a" "f.py:" ":f" "é" "a b" "$(printf 'x%.0s' {1..64})" a.b.c.d.e.f.g.h.i.j; do
 		check_rc "--py-step '$name' is refused" 2 "--py-step .*write MODULE" \
 			"$INFTRACE" record --py-step "$name" -o "$TMP/refused.json" -- true
+	done
+	for name in "(" "()" "(a)" "(a=)" "(=b)" "(a=b" "(a=b,)" "(a=b,a=c)" "(step=b)" "(a=b.)" "(a=b[)" "(a=b['x)" "(a=b[x])" "(a=b()" "(a=len(b)" \
+		"(a=len(b) is None)" "(a=str(b) == 1)" "(a=b ==)" "(a=b == c)" "(a=1)" "(a=b.c.d.e.f.g.h)" "(a=b[99999999999])" "(request=a)" \
+		"(n_tokens=a,request=len(a))" "(n_tokens=a,request=b,request=c)" "(a=a,b=b,c=c,d=d,e=e,f=f,g=g,h=h)" "(a=str(a),b=str(b),c=str(c))" \
+		"(n_tokens=a,b=b,c=c,d=d,e=e,request=r)"; do
+		check_rc "--py-step 'f$name' is refused" 2 "--py-step .*write MODULE" \
+			"$INFTRACE" record --py-step "f$name" -o "$TMP/refused.json" -- true
 	done
 }
 

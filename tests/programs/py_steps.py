@@ -81,6 +81,16 @@ def generate(n):
         ids.append(logged(model.step, ids))
 
 
+def forward(ids, past=None):
+    work()
+
+
+def loop(n):
+    """Prompts of five, and five tokens of each."""
+    for i in range(n):
+        logged(forward, [0] * (1 if i % 6 else 5), {} if i % 6 else None)
+
+
 def recursing(n):
     for _ in range(n):
         logged(Model().recursive, 5)
