@@ -772,7 +772,11 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	if (p->engine && !engine_called(t, p, (u64)w.tgid << 32 | w.tid, t->python_sp))
 		return;
 	if (p->values) {
-		python_values_take(t, p, &c, open ? call->frame : 0);
+		u32 n = python_values_begin(t, p, &c);
+
+		/* else ids would be sent into a closed window */
+		for (u32 i = 0; open && i < PYTHON_VALUES_MAX && i < n; i++)
+			python_value_take(t, &c, call->frame, i);
 		if (open)
 			python_values_row(t, p, &c);
 		r = p->rows ? bpf_task_storage_get(&rows, task, 0, 0) : NULL;

@@ -63,7 +63,6 @@ struct python_objects {
 	/* of struct python_values: the call's frame, the value that is read, the object that its hops have led to, a type on the way
 	 * to know it by, enum python_kind, and 1 + a variable's number */
 	u64 frame, nr, object, type, kind, variable;
-	u64 value[PYTHON_VALUES_MAX];
 	struct python_text text;
 	struct python_place places[PYTHON_MEMBERS];
 	u8 ahead[512 + 8]; /* offsets are masked to a power of two */

@@ -19,9 +19,8 @@ struct {
 /* Where PyTorch keeps the sizes of a tensor (FETCH_F_SHAPE); 0: unknown. User space sets it once it has read the library. */
 u64 python_tensor_sizes __weak = 0;
 
-/* CPython: Include/cpython/tupleobject.h, listobject.h, longintrepr.h, setobject.h, object.h. */
+/* CPython: Include/cpython/listobject.h, longintrepr.h, setobject.h, object.h. */
 #define PYTHON_SIZE 16 /* of what has a length: lists, tuples, dicts, strings, bytes */
-#define PYTHON_TUPLE_ITEMS 24
 #define PYTHON_LIST_ITEMS 24
 #define PYTHON_INT_DIGITS 24
 #define PYTHON_INT_BITS 30 /* of a digit */
@@ -108,7 +107,7 @@ static long python_variable_match(u32 nr, struct python_eval *e)
 {
 	const struct python_value *v = python_value_of(e);
 
-	if (!python_str_is(e->c, e->o, python_word(e->o->object + PYTHON_TUPLE_ITEMS + 8ull * nr), &v->hops[0].name, v->hops[0].len))
+	if (!python_str_is(e->c, e->o, python_word(e->o->object + e->c->tuple_items + 8ull * nr), &v->hops[0].name, v->hops[0].len))
 		return 0;
 	e->o->variable = nr + 1;
 	return 1;
@@ -126,7 +125,7 @@ static __always_inline u64 python_variable_named(struct python_eval *e)
 	return e->o->variable ? python_word(e->o->frame + e->c->frame_locals + 8ull * (e->o->variable - 1)) & ~PYTHON_TAGS : 0;
 }
 
-static __always_inline u64 python_item_of(u64 object, s64 i)
+static __always_inline u64 python_item_of(const struct python_calls *c, u64 object, s64 i)
 {
 	u64 flags = python_word(python_word(object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS), n, items;
 
@@ -136,7 +135,7 @@ static __always_inline u64 python_item_of(u64 object, s64 i)
 	if (i < 0 || i >= (s64)n)
 		return 0;
 	if (flags & PYTHON_TYPE_IS_TUPLE)
-		items = object + PYTHON_TUPLE_ITEMS;
+		items = object + c->tuple_items;
 	else if (flags & PYTHON_TYPE_IS_LIST)
 		items = python_word(object + PYTHON_LIST_ITEMS);
 	else
@@ -162,7 +161,7 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 		e->o->object = python_variable_named(e);
 		break;
 	case PYTHON_HOP_ITEM:
-		e->o->object = python_item_of(e->o->object, h->index);
+		e->o->object = python_item_of(e->c, e->o->object, h->index);
 		break;
 	case PYTHON_HOP_KEY:
 		e->o->found = 0;
@@ -240,39 +239,74 @@ static __always_inline bool python_value_holds(const struct python_value *v, s64
 	return v->when == WHEN_LT ? n < v->than : n > v->than;
 }
 
-static long python_value_take(u32 nr, struct python_eval *e)
+/* What a value is, once its hops have led to an object. */
+static __always_inline u64 python_value_get(struct python_eval *e, const struct python_value *v)
+{
+	u64 object = e->o->object, n;
+
+	if (v->as == PYTHON_AS_STRING)
+		return object && python_is_plain(e->c, object) ? object + e->c->str_data : 0;
+	if (!object)
+		return PYTHON_UNKNOWN;
+	if (v->as == PYTHON_AS_LENGTH) {
+		n = python_length(e);
+	} else if (v->as == PYTHON_AS_NUMBER) {
+		n = python_number(e);
+	} else {
+		python_kind_find(e);
+		n = v->as == PYTHON_AS_SIZE ? python_dimension(e, v->index) : e->o->kind == PYTHON_KIND_NONE;
+	}
+	return v->when && n != PYTHON_UNKNOWN ? python_value_holds(v, n) : n;
+}
+
+/* Begins to read the values of a step. Returns how many there are. */
+__noinline int python_values_begin(struct thread *t, const struct probe *p, struct call_vals *to)
+{
+	const struct python_values *all;
+	struct python_take w;
+	u32 of;
+
+	if (!t || !p || !to)
+		return 0;
+	of = t->python_key / PYTHON_LAYOUTS;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		to->vals[i] = p->rows && i == p->rows_at + ROW_MASK ? 0 : PYTHON_UNKNOWN;
+	all = bpf_map_lookup_elem(&python_values, &of);
+	if (!all || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		w.r->array[i] = 0;
+	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
+	rows_begin(w.r, p, 0);
+	w.r->objects.request = 0;
+	return all->n;
+}
+
+/* Reads one; frame: of the call. A function of its own for each: the calls would nest too deep for the verifier. */
+__noinline int python_value_take(struct thread *t, struct call_vals *to, u64 frame, u32 nr)
 {
 	const struct python_value *v;
-	u64 n = PYTHON_UNKNOWN;
+	struct python_take w;
+	struct python_eval e;
+	u32 of;
 
-	if (nr >= e->all->n)
-		return 1;
-	e->o->nr = nr;
-	e->o->object = 0;
-	bpf_loop(PYTHON_HOPS_MAX, python_hop_next, e, 0);
-	v = python_value_of(e);
-	if (v->as == PYTHON_AS_REQUEST) {
-		e->o->request = e->o->object;
-		return 1;
-	}
-	if (v->as == PYTHON_AS_STRING)
-		n = e->o->object && python_is_plain(e->c, e->o->object) ? e->o->object + e->c->str_data : 0;
-	else if (!e->o->object)
-		;
-	else if (v->as == PYTHON_AS_LENGTH)
-		n = python_length(e);
-	else if (v->as == PYTHON_AS_NUMBER)
-		n = python_number(e);
+	if (!t || !to || nr >= PYTHON_VALUES_MAX || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	of = t->python_key / PYTHON_LAYOUTS;
+	e.c = w.c;
+	e.o = &w.r->objects;
+	e.all = bpf_map_lookup_elem(&python_values, &of);
+	if (!e.all)
+		return 0;
+	e.o->frame = frame;
+	e.o->nr = nr;
+	e.o->object = 0;
+	bpf_loop(PYTHON_HOPS_MAX, python_hop_next, &e, 0);
+	v = python_value_of(&e);
+	if (v->as == PYTHON_AS_REQUEST)
+		e.o->request = e.o->object;
 	else
-		python_kind_find(e);
-	if (e->o->object && v->as == PYTHON_AS_SIZE)
-		n = python_dimension(e, v->index);
-	else if (e->o->object && v->as == PYTHON_AS_NONE)
-		n = e->o->kind == PYTHON_KIND_NONE;
-	if (v->when && n != PYTHON_UNKNOWN)
-		n = python_value_holds(v, n);
-	barrier_var(nr);
-	e->o->value[nr & (PYTHON_VALUES_MAX - 1)] = n;
+		to->vals[nr] = python_value_get(&e, v);
 	return 0;
 }
 
@@ -302,40 +336,6 @@ static __always_inline bool python_request_find(struct thread *t, struct python_
 	if (*ret_new)
 		bpf_map_update_elem(&python_ids, &id, &n, BPF_ANY);
 	return 1;
-}
-
-/* Reads the values of the step that begins; frame: of the call, or 0: they are not read, since ids would be sent into a closed
- * window. */
-__noinline int python_values_take(struct thread *t, const struct probe *p, struct call_vals *to, u64 frame)
-{
-	struct python_eval e;
-	struct python_take w;
-	u32 of;
-
-	if (!t || !p || !to)
-		return 0;
-	of = t->python_key / PYTHON_LAYOUTS;
-	for (int i = 0; i < FUNC_VALS_MAX; i++)
-		to->vals[i] = p->rows && i == p->rows_at + ROW_MASK ? 0 : PYTHON_UNKNOWN;
-	if (!python_take_begin(t, &w, t->python_key))
-		return 0;
-	for (int i = 0; i < ROW_COLUMNS; i++)
-		w.r->array[i] = 0;
-	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
-	rows_begin(w.r, p, 0);
-	e.c = w.c;
-	e.o = &w.r->objects;
-	e.o->request = 0;
-	e.o->frame = frame;
-	e.all = bpf_map_lookup_elem(&python_values, &of);
-	if (!frame || !e.all)
-		return 0;
-	bpf_loop(PYTHON_VALUES_MAX, python_value_take, &e, 0);
-	for (int i = 0; i < PYTHON_VALUES_MAX && i < p->nvals; i++) {
-		if (!p->rows || i < p->rows_at)
-			to->vals[i] = e.o->value[i];
-	}
-	return 0;
 }
 
 /* Makes the step's tokens one row of its request. */

@@ -469,6 +469,7 @@ struct python_calls {
 	u8 tagged_ints;	 /* the size of an int is in the upper bits of a word (3.12) */
 	u8 old_keys;	 /* the names of a dict are kept as before 3.11 */
 	u16 frame_locals, code_locals; /* code_locals: a tuple of the names of variables */
+	u16 tuple_items;
 	u16 type_keys;	 /* of a type: the names of its objects' attributes, unless PYTHON_IN_DICT */
 	u16 split_values; /* bytes before the values of a dict that shares its names with others */
 	struct python_function names[PYTHON_NAMES_MAX];

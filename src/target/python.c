@@ -1053,6 +1053,7 @@ void python_calls_layout(enum python_layout layout, struct python_calls *ret_cal
 	ret_calls->code_file = p.objects.code_filename;
 	/* CPython: Include/cpython/code.h: co_varnames, or co_localsplusnames */
 	ret_calls->code_locals = (uint16_t)(p.objects.code_filename - (layout == PYTHON_LAYOUT_3_8 ? 32 : 16));
+	ret_calls->tuple_items = layout == PYTHON_LAYOUT_3_14 ? 32 : 24; /* Include/cpython/tupleobject.h: behind the hash since 3.14 */
 	ret_calls->code_flags = of[layout].code_flags;
 	ret_calls->str_length = p.objects.str_length;
 	ret_calls->str_state = p.objects.str_state;
