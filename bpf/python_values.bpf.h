@@ -16,9 +16,6 @@ struct {
 	__type(value, struct python_values);
 } python_values __weak SEC(".maps");
 
-/* Where PyTorch keeps the sizes of a tensor (FETCH_F_SHAPE); 0: unknown. User space sets it once it has read the library. */
-u64 python_tensor_sizes __weak = 0;
-
 /* CPython: Include/cpython/listobject.h, longintrepr.h, setobject.h, object.h. */
 #define PYTHON_SIZE 16 /* of what has a length: lists, tuples, dicts, strings, bytes */
 #define PYTHON_LIST_ITEMS 24
@@ -34,9 +31,10 @@ u64 python_tensor_sizes __weak = 0;
 #define PYTHON_VARIABLES_MAX 64 /* of a function; further ones are unknown */
 #define PYTHON_BASES_MAX 8	/* of a type, likewise */
 
-/* NumPy: struct tagPyArrayObject_fields. PyTorch: struct THPVariable, which holds a tensor behind a flag. */
+/* NumPy: struct tagPyArrayObject_fields. PyTorch: struct THPVariable; its tensor is, or follows a flag: it is another variable's. */
 #define NUMPY_DIMENSIONS 24 /* how many, and their address */
-#define TORCH_TENSOR 24
+#define TORCH_TENSOR 16
+#define TORCH_DIMENSIONS_MAX 64
 
 enum python_kind {
 	PYTHON_KIND_NONE,
@@ -206,9 +204,17 @@ static __always_inline u64 python_dimension(const struct python_eval *e, s64 i)
 	if (e->o->kind == PYTHON_KIND_ARRAY) {
 		n = (u32)python_word(e->o->object + NUMPY_DIMENSIONS);
 		at = python_word(e->o->object + NUMPY_DIMENSIONS + 8);
-	} else if (e->o->kind == PYTHON_KIND_TENSOR && python_tensor_sizes) {
-		at = python_word(e->o->object + TORCH_TENSOR) + python_tensor_sizes;
+	} else if (e->o->kind == PYTHON_KIND_TENSOR && e->all->tensor_sizes) {
+		at = python_word(e->o->object + TORCH_TENSOR);
+		if (at <= 1) {
+			n = at;
+			at = python_word(e->o->object + TORCH_TENSOR + 8);
+			at = n ? python_word(at) : at;
+		}
+		at += e->all->tensor_sizes;
 		n = python_word(at);
+		if (n > TORCH_DIMENSIONS_MAX)
+			return PYTHON_UNKNOWN;
 		at = n > SHAPE_SIZES ? python_word(at + 8) : at + 8;
 	} else {
 		return PYTHON_UNKNOWN;

@@ -380,9 +380,26 @@ static int attach_file_as(struct attach *a, int fd, pid_t pid, const char *shown
 	return err ? err : n;
 }
 
+/* Tells the programs the arguments of Python functions again, once more is known of them. */
+static void renew_values(const struct attach_config *c)
+{
+	unsigned int at = 0;
+
+	for (size_t i = 0; i < c->probes->n; i++) {
+		const struct probe_spec *s = &c->probes->specs[i];
+
+		if (s->values && s->attached)
+			bpf_map_update_elem(c->python_values_fd, &at, s->values, BPF_ANY);
+		at += s->is_python;
+	}
+}
+
 static int attach_file(struct attach *a, int fd, pid_t pid, const char *shown)
 {
 	int n = attach_file_as(a, fd, pid, shown, ++a->number, NULL);
+
+	if (probe_table_wants_tensors(a->c.probes, shown))
+		renew_values(&a->c);
 
 	for (size_t i = 0; n >= 0 && i < a->c.probes->n_engines; i++) {
 		const struct engine *e = a->c.probes->engines[i];
@@ -404,7 +421,7 @@ static bool attach_wants_file(struct attach *a, const char *shown, bool *ret_of_
 		a->has_python |= a->c.probes->engines[i]->has_python;
 		*ret_of_engine = true;
 	}
-	return *ret_of_engine || probe_table_claims(a->c.probes, shown);
+	return *ret_of_engine || probe_table_claims(a->c.probes, shown) || probe_table_wants_tensors(a->c.probes, shown);
 }
 
 struct attach_scan {

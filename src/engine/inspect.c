@@ -561,6 +561,7 @@ static int reply_take_site(struct reply *r, const struct inspect_answer *a)
 	else if (f.kind != FOUND_SITE)
 		f.why = a->text + len;
 	if (s->from || (f.kind == FOUND_NO_ARG && a->arg >= s->nargs) || (f.kind == FOUND_NO_PYTHON && !s->is_python) ||
+		(f.kind == FOUND_TENSORS && !s->values) ||
 		((f.site.exit || f.site.no_exits) && !s->is_python && !s->exits) ||
 		(f.kind == FOUND_SITE && (s->is_usdt || f.row) != (f.fetch != NULL)) || (f.row && !rows_are_valid(s, f.row)) ||
 		!tensors_are_valid(s, &f.tensors))

@@ -325,11 +325,15 @@ static char *python_value_end(char *text)
 /* Says by its arguments what a step is: a prompt is one with `prefill`, or else with several tokens. */
 static int python_phases_set(struct probe_spec *s, const char **ret_why)
 {
+	int err = 0;
+
 	if (spec_find_arg(s, "prefill", 7) >= 0)
-		return spec_set_name(s, "prefill > 0 ? prefill : prefill == 0 ? decode : step", ret_why);
-	if (spec_find_arg(s, "n_tokens", 8) >= 0)
-		return spec_set_name(s, "n_tokens > 1 ? prefill : n_tokens == 1 ? decode : step", ret_why);
-	return 0;
+		err = spec_set_name(s, "prefill > 0 ? prefill : prefill == 0 ? decode : step", ret_why);
+	else if (spec_find_arg(s, "n_tokens", 8) >= 0)
+		err = spec_set_name(s, "n_tokens > 1 ? prefill : n_tokens == 1 ? decode : step", ret_why);
+	free(s->span_name); /* where neither is known it is the function's */
+	s->span_name = NULL;
+	return err;
 }
 
 /* The arguments of the step that was appended last. */
@@ -731,12 +735,45 @@ static bool sites_wants(const struct probe_table *pt, size_t spec, const char *s
 	return !s->from && !(states_only && s->engine && !probe_spec_makes_states(s)) && probe_spec_matches(s, shown);
 }
 
+/* The number of the first specification whose arguments need the sizes of tensors, plus 1; 0: none does. */
+static size_t tensors_wanted(const struct probe_table *pt)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		const struct python_values *v = pt->specs[i].values;
+
+		for (unsigned int k = 0; v && k < v->n; k++) {
+			if (v->value[k].as == PYTHON_AS_LENGTH || v->value[k].as == PYTHON_AS_SIZE)
+				return i + 1;
+		}
+	}
+	return 0;
+}
+
+bool probe_table_wants_tensors(const struct probe_table *pt, const char *shown)
+{
+	const char *slash = strrchr(shown, '/');
+
+	return !strncmp(slash ? slash + 1 : shown, "libtorch_cpu.so", strlen("libtorch_cpu.so")) && tensors_wanted(pt);
+}
+
+static int find_tensors(struct site_walk *w, const char *shown)
+{
+	struct elf_symbol sym = { .name = SIZES_FUNCTION };
+	struct found found = { .kind = FOUND_TENSORS, .symbol = &sym };
+
+	if (!probe_table_wants_tensors(w->pt, shown))
+		return 0;
+	found.spec = tensors_wanted(w->pt) - 1;
+	found.tensors.sizes = tensor_sizes_find(w->elf, SIZES_FUNCTION);
+	return w->cb(&found, w->arg);
+}
+
 int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *shown, bool states_only,
 	found_cb cb, void *arg)
 {
 	struct site_walk w = { .elf = elf, .pt = pt, .cb = cb, .arg = arg };
 	bool begun = false;
-	int err = 0;
+	int err = find_tensors(&w, shown);
 
 	for (w.id = 0; w.id < pt->n && !err; w.id++) {
 		if (!sites_wants(pt, w.id, shown, states_only))
@@ -811,6 +848,19 @@ static int find_spec(struct probe_table *pt, const struct found *f, const struct
 	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, f->site.no_exits, &f->tensors, ret_id) : 0;
 }
 
+/* Of builds that differ, none is right. */
+static void take_tensors(struct probe_table *pt, const char *shown, uint32_t sizes)
+{
+	if (!sizes)
+		log_warn("%s does not show where it keeps the sizes of tensors: len() and shape of tensors are unknown", shown);
+	pt->tensors_differ |= pt->tensor_sizes && pt->tensor_sizes != sizes;
+	pt->tensor_sizes = sizes;
+	for (size_t i = 0; i < pt->n; i++) {
+		if (pt->specs[i].values)
+			pt->specs[i].values->tensor_sizes = pt->tensors_differ ? 0 : sizes;
+	}
+}
+
 int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,
 	probe_site_cb cb, void *arg)
 {
@@ -820,6 +870,10 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	struct probe_spec *s;
 	int err;
 
+	if (f->kind == FOUND_TENSORS) {
+		take_tensors(pt, shown, f->tensors.sizes);
+		return 0;
+	}
 	if (f->kind != FOUND_SITE) {
 		site_warn_refused(pt, shown, f, last_told);
 		return 0;

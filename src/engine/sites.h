@@ -49,6 +49,9 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 /* Whether interpreters of this layout can tell these functions from others; else the reason. */
 bool python_names_tell(const char *option, enum python_layout layout, const char **ret_why);
 
+/* Whether a file of this name shows something that arguments of Python functions need: FOUND_TENSORS. */
+bool probe_table_wants_tensors(const struct probe_table *pt, const char *shown);
+
 /* Which probes go where in a file. */
 
 struct probe_site {
@@ -67,6 +70,7 @@ enum found_kind {
 	FOUND_GO,     /* a function that a return probe would break */
 	FOUND_NO_ARG, /* a place of a USDT probe with an argument that cannot be read */
 	FOUND_NO_PYTHON, /* an interpreter that Python functions cannot be probed in */
+	FOUND_TENSORS,   /* where PyTorch keeps the sizes of a tensor, for arguments of Python functions */
 	FOUND_MAX,
 };
 

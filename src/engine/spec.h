@@ -180,6 +180,8 @@ struct probe_table {
 	} reading; /* the file that engine_set_names() is about */
 	bool many_names; /* some enumeration has several variants */
 	uint32_t used;	 /* the process of probe_table_use() */
+	uint32_t tensor_sizes; /* FOUND_TENSORS of the last file, 0: none ... */
+	bool tensors_differ;   /* ... which was not the others' */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 	bool dear_ends; /* probes with `exits` also go where each call pays for a single-stepped instruction */
 	bool nodes;      /* presets also copy the nodes of operators, which only execution traces show */

@@ -246,6 +246,24 @@ test_torch() {
 		return
 	fi
 	recorded torch "py_steps.py:torch.<locals>.Net.forward"
+	values_recorded "tensors" "$TENSORS" values -- "$PYTHON" "$V" tensors 1 200 "$TENSORS"
+}
+
+TENSORS="n_tokens=len(ids), first=ids.shape[0], last=ids.shape[-1], fourth=ids.shape[3], inner=len(req.meta['deep'][1][-1]), rows=len(req.array), columns=req.array.shape[1]"
+
+# PyTorch's next release keeps tensors in another way.
+test_torch_next_release() {
+	local root
+	if [ ! -d "$ENGINES/next-torch" ] && [ ! "$(often '' all)" ]; then
+		skip "tensors, next release" "with --all only: 245 MB are to be fetched"
+		return
+	fi
+	root=$(torch_next 2>&1) || {
+		skip "tensors, next release" "$root"
+		return
+	}
+	values_recorded "tensors, next release" "$TENSORS" values -- \
+		"$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" python3 /mnt/py_values.py tensors 1 200 "$TENSORS"
 }
 
 test_refused() {

@@ -2,6 +2,7 @@
 """Calls of a Python function with arguments that --py-step is to read.
 
     py_values.py values SEED N ARGUMENTS   ARGUMENTS as of --py-step: what Python itself finds is said of each call
+    py_values.py tensors SEED N ARGUMENTS  the same of tensors of PyTorch and arrays of NumPy
     py_values.py requests SEED N           steps of N requests, of several at a time, in turn
     py_values.py junk SEED N               arguments that no program should have
 
@@ -108,6 +109,23 @@ def values(model, n):
         print(json.dumps(c))
 
 
+def tensors(model, n):
+    import numpy
+    import torch
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(n):
+        sizes = [random.randrange(5) for _ in range(random.randrange(8))]
+        req = Thing()
+        req.array, req.meta = numpy.zeros(sizes[:3]), {"deep": (1, [2, torch.nn.Parameter(torch.zeros(sizes[2:]))])}
+        before = now()
+        model.forward(torch.zeros(sizes), req)
+        calls[-1].update(before=before, after=now())
+    for c in calls:
+        print(json.dumps(c))
+
+
 def requests(model, n):
     waiting = [(f"request {i}" if i % 2 else f"r-{i:x}", random.randrange(2, 50), random.randrange(1, 9)) for i in range(n)]
     active, done = [], []
@@ -153,9 +171,10 @@ def junk(model, n):
 
 if __name__ == "__main__":
     what, seed, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    ARGUMENTS = re.findall(r"(\w+)=(.*?)(?:, (?=\w+=[^=])|$)", sys.argv[4]) if what == "values" else []
+    ARGUMENTS = re.findall(r"(\w+)=(.*?)(?:, (?=\w+=[^=])|$)", sys.argv[4]) if len(sys.argv) > 4 else []
     random.seed(seed)
     calls, model = [], Model()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    {"values": values, "requests": requests, "junk": junk}[what](model, n)
+    if what != "tensors":  # once all is imported
+        print("ready", flush=True)
+        sys.stdin.readline()
+    {"values": values, "tensors": tensors, "requests": requests, "junk": junk}[what](model, n)
