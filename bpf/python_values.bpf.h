@@ -188,7 +188,10 @@ static __always_inline u64 python_number(const struct python_eval *e)
 		return PYTHON_UNKNOWN;
 	size = words[0];
 	negative = e->c->tagged_ints ? (size & 3) == 2 : size < 0;
-	size = e->c->tagged_ints ? size >> 3 : negative ? -size : size;
+	if (e->c->tagged_ints)
+		size >>= 3;
+	else if (negative)
+		size = -size;
 	if (size > 2)
 		return PYTHON_UNKNOWN;
 	n = size ? (u32)words[1] : 0;

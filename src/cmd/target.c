@@ -33,7 +33,8 @@ static const struct argp_option options[] = {
 		1 },
 	{ "py-step", OPT_PY_STEP, "NAME", 0,
 		"each call of this Python function is a step: MODULE.CLASS.FUNCTION, or FILE:CLASS.FUNCTION, such as "
-		"generate.py:Model.forward (CPython 3.8 to 3.14 on x86_64); may be repeated",
+		"generate.py:Model.forward (CPython 3.8 to 3.14 on x86_64), with arguments: 'generate.py:Model.forward(n_tokens=len(ids))'; "
+		"may be repeated",
 		1 },
 	{ "budget", OPT_BUDGET, "SHARE", 0,
 		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off samples, barriers, operators, system "

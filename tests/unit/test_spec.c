@@ -524,4 +524,63 @@ TABLE_TEST(test_python)
 	assert_false(probe_spec_matches(&pt.specs[0], "/opt/lib/libtorch_python.so"));
 }
 
+/* Arguments of Python functions; what is refused: tests/integration/py-steps.sh. */
+TABLE_TEST(test_python_values)
+{
+	static const struct {
+		const char *expr;
+		struct python_value v;
+		const char *last; /* the name of the last hop */
+	} cases[] = {
+		{ "ids", { .n = 1, .as = PYTHON_AS_NUMBER }, "ids" },
+		{ " a_1.b2 ", { .n = 2, .as = PYTHON_AS_NUMBER }, "b2" },
+		{ "len(a.b)", { .n = 2, .as = PYTHON_AS_LENGTH }, "b" },
+		{ "len(a) >= 3", { .n = 1, .as = PYTHON_AS_LENGTH, .when = WHEN_GT, .than = 2 }, "a" },
+		{ "str(a['k,=]'])", { .n = 2, .as = PYTHON_AS_STRING }, "k,=]" },
+		{ "a[\"it's\"]", { .n = 2, .as = PYTHON_AS_NUMBER }, "it's" },
+		{ "a.shape[-1]", { .n = 1, .as = PYTHON_AS_SIZE, .index = -1 }, "a" },
+		{ "a.shape[2] == 1", { .n = 1, .as = PYTHON_AS_SIZE, .index = 2, .when = WHEN_EQ, .than = 1 }, "a" },
+		{ "shape[2]", { .n = 2, .as = PYTHON_AS_NUMBER }, "" },
+		{ "a.shape.b", { .n = 3, .as = PYTHON_AS_NUMBER }, "b" },
+		{ "a <= -5", { .n = 1, .as = PYTHON_AS_NUMBER, .when = WHEN_LT, .than = -4 }, "a" },
+		{ "a!=5", { .n = 1, .as = PYTHON_AS_NUMBER, .when = WHEN_NE, .than = 5 }, "a" },
+		{ "a is None", { .n = 1, .as = PYTHON_AS_NONE, .when = WHEN_EQ, .than = 1 }, "a" },
+		{ "a.b is not None", { .n = 2, .as = PYTHON_AS_NONE, .when = WHEN_EQ, .than = 0 }, "b" },
+	};
+	const struct probe_spec *s;
+	char option[200];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct python_value *want = &cases[i].v, *v;
+
+		snprintf(option, sizeof(option), "f.py:f(x=%s, y=z)", cases[i].expr);
+		assert_int_equal(probe_table_add_python(&pt, option), 0);
+		s = &pt.specs[pt.n - 1];
+		v = &s->values->value[0];
+		assert_string_equal(s->symbol, "f.py:f");
+		assert_int_equal(s->values->n, 2);
+		assert_int_equal(s->nargs, 2);
+		assert_int_equal(v->n, want->n);
+		assert_int_equal(v->as, want->as);
+		assert_int_equal(v->when, want->when);
+		assert_int_equal(v->than, want->than);
+		assert_int_equal(v->index, want->index);
+		assert_int_equal(v->hops[0].how, PYTHON_HOP_VARIABLE);
+		assert_string_equal(v->hops[v->n - 1].name.text, cases[i].last);
+		assert_int_equal(s->args[0].is_string, want->as == PYTHON_AS_STRING);
+		probe_table_free(&pt);
+		memset(&pt, 0, sizeof(pt));
+	}
+	/* prompts and tokens, and requests with a probe for their ids */
+	assert_int_equal(probe_table_add_python(&pt, "f.py:f(n_tokens=a, request=b.c)"), 0);
+	s = &pt.specs[0];
+	assert_true(probe_spec_own_ids(s));
+	assert_int_equal(pt.n, 2);
+	assert_int_equal(pt.specs[1].role, ROLE_SEQUENCE);
+	assert_int_equal(s->values->value[1].as, PYTHON_AS_REQUEST);
+	assert_string_equal(probe_spec_name(s, (uint64_t[FUNC_VALS_MAX]){ 2 }), "prefill");
+	assert_string_equal(probe_spec_name(s, (uint64_t[FUNC_VALS_MAX]){ 1 }), "decode");
+	assert_string_equal(probe_spec_name(s, (uint64_t[FUNC_VALS_MAX]){ PYTHON_UNKNOWN }), "f.py:f");
+}
+
 RUN_TESTS(NULL, NULL)

@@ -622,6 +622,35 @@ TEST(test_part_of_gap)
 	}
 }
 
+/* Nobody says when a request is over: it is if it had no step for ten seconds when another one begins. */
+TEST(test_idle)
+{
+	struct row_part first = { 1, 0, 5, 1 }, again = { 1, -1, 1, 1 }, second = { 2, 0, 3, 1 };
+	struct step_seen s = { .tgid = 1, .context = 9, .has_rows = true, .own_ids = true, .no_ends = true, .n_parts = 1 };
+	const struct {
+		uint64_t ms;
+		const struct row_part *part;
+		size_t over; /* requests, after it */
+	} steps[] = { { 0, &first, 0 }, { 9000, &again, 0 }, { 18500, &second, 0 }, { 20000, &(struct row_part){ 3, 0, 1, 1 }, 1 }, { 21000, &again, 1 } };
+
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		s.start = 1000 + steps[i].ms * 1000000;
+		s.end = s.start + 1000;
+		s.number = (uint32_t)i;
+		s.tokens = steps[i].part->rows;
+		s.parts = steps[i].part;
+		step_requests_add(requests, &s);
+		assert_int_equal(n_got, steps[i].over);
+	}
+	end();
+	assert_int_equal(n_got, 4);
+	/* what comes of it later is another one, of which the beginning is not known */
+	assert_int_equal(got[0].r.sequence, 1);
+	assert_int_equal(got[0].r.outputs, 1); /* behind its first */
+	assert_true(got[3].r.began_before);
+}
+
 /* The engine's memory has a time, which is believed if it is possible. */
 TEST(test_said)
 {
