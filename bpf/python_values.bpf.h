@@ -19,7 +19,6 @@ struct {
 /* CPython: Include/cpython/listobject.h, longintrepr.h, setobject.h, object.h. */
 #define PYTHON_SIZE 16 /* of what has a length: lists, tuples, dicts, strings, bytes */
 #define PYTHON_LIST_ITEMS 24
-#define PYTHON_INT_DIGITS 24
 #define PYTHON_INT_BITS 30 /* of a digit */
 #define PYTHON_TYPE_NAME 24
 #define PYTHON_TYPE_BASE 256
@@ -45,19 +44,21 @@ enum python_kind {
 	PYTHON_KIND_OTHER,
 };
 
-/* Types known by their names, or by that of a type that they are derived from. */
+/* Types known by their names, or by that of a type that they are derived from. Classes in Python have names without a point, and may
+ * be called as those that are built in. */
 static const struct {
 	struct python_text name;
-	u64 kind;
+	u32 kind;
+	bool built_in;
 } python_kinds[] = {
-	{ { .text = "NoneType" }, PYTHON_KIND_NONE },
-	{ { .text = "set" }, PYTHON_KIND_SET },
-	{ { .text = "frozenset" }, PYTHON_KIND_SET },
-	{ { .text = "bytearray" }, PYTHON_KIND_SIZED },
-	{ { .text = "collections.deque" }, PYTHON_KIND_SIZED },
-	{ { .text = "numpy.ndarray" }, PYTHON_KIND_ARRAY },
-	{ { .text = "torch._C.TensorBase" }, PYTHON_KIND_TENSOR },
-	{ { .text = "torch._C._TensorBase" }, PYTHON_KIND_TENSOR },
+	{ { .text = "NoneType" }, PYTHON_KIND_NONE, 1 },
+	{ { .text = "set" }, PYTHON_KIND_SET, 1 },
+	{ { .text = "frozenset" }, PYTHON_KIND_SET, 1 },
+	{ { .text = "bytearray" }, PYTHON_KIND_SIZED, 1 },
+	{ { .text = "collections.deque" }, PYTHON_KIND_SIZED, 0 },
+	{ { .text = "numpy.ndarray" }, PYTHON_KIND_ARRAY, 0 },
+	{ { .text = "torch._C.TensorBase" }, PYTHON_KIND_TENSOR, 0 },
+	{ { .text = "torch._C._TensorBase" }, PYTHON_KIND_TENSOR, 0 },
 };
 
 /* The stack has no room for more: see struct python_objects. */
@@ -78,18 +79,19 @@ static __always_inline const struct python_value *python_value_of(const struct p
 static long python_kind_match(u32 nr, struct python_eval *e)
 {
 	struct python_text *text = &e->o->text;
-	u64 name = python_word(e->o->type + PYTHON_TYPE_NAME);
+	u64 type = e->o->type, name = python_word(type + PYTHON_TYPE_NAME);
+	bool is_class = python_word(type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_HEAP;
 
-	if (!e->o->type || !name)
+	if (!type || !name)
 		return 1;
 	__builtin_memset(text, 0, sizeof(*text));
 	if (bpf_probe_read_user_str(text, sizeof(*text), (const void *)name) < 0)
 		return 1;
 	for (u32 i = 0; i < sizeof(python_kinds) / sizeof(python_kinds[0]); i++) {
-		if (python_texts_equal(text, &python_kinds[i].name))
+		if (python_texts_equal(text, &python_kinds[i].name) && !(python_kinds[i].built_in && is_class))
 			e->o->kind = python_kinds[i].kind;
 	}
-	e->o->type = python_word(e->o->type + PYTHON_TYPE_BASE);
+	e->o->type = python_word(type + PYTHON_TYPE_BASE);
 	return e->o->kind != PYTHON_KIND_OTHER;
 }
 
@@ -283,11 +285,12 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 	all = bpf_map_lookup_elem(&python_values, &of);
 	if (!all || !python_take_begin(t, &w, t->python_key))
 		return 0;
+	w.r->objects.request = 0;
 	for (int i = 0; i < ROW_COLUMNS; i++)
 		w.r->array[i] = 0;
 	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
-	rows_begin(w.r, p, 0);
-	w.r->objects.request = 0;
+	if (p->rows)
+		rows_begin(w.r, p, 0);
 	return all->n;
 }
 

@@ -32,6 +32,21 @@ class Large:
             setattr(self, f"attribute_{i}", i)
 
 
+class set_of_mine(set):
+    pass
+
+
+class Named:
+    """Its length is none that can be known, whatever its name is."""
+
+    def __init__(self):
+        self.a, self.b, self.c = 1, 2, 3
+
+
+Named.__name__ = "set"
+Derived = type("frozenset", (frozenset,), {"__qualname__": "Derived"})
+
+
 class Slots:
     __slots__ = ("n", "meta", "name", "cfg")
 
@@ -46,7 +61,7 @@ def number():
 def sized():
     n = random.choice([0, 1, 2, 5, 100])
     return random.choice([list, tuple, set, frozenset, collections.deque, bytes, bytearray])(bytes(range(n))) if random.random() < 0.6 else \
-        random.choice([{i: i for i in range(n)}, "x" * n, "\u20ac" * n, dict.fromkeys(range(n)), collections.OrderedDict.fromkeys(range(n))])
+        random.choice([set_of_mine(range(n)), Derived(range(n)), Named(), {i: i for i in range(n)}, "x" * n, "\u20ac" * n, dict.fromkeys(range(n)), collections.OrderedDict.fromkeys(range(n))])
 
 
 def request():
