@@ -403,7 +403,7 @@ replays_of() {
 	! grep -q 'not in' "$TMP/err" || skip_all "its steps cannot be seen: $(grep -m 1 'not in' "$TMP/err")"
 	REPLAYED=$1 AT=$TMP/at NEAR=
 	mkdir "$AT"
-	cp -r "$TOP/tests/programs/$1_like/." "$TOP/tests/programs/schedules/$1"-*.gz "$AT"
+	cp -r "$TOP/tests/programs/$1_like/." "$TOP/tests/programs/"{serve,serving}.py "$TOP/tests/programs/schedules/$1"-*.gz "$AT"
 	gunzip "$AT"/*.gz
 	gcc -shared -o "$AT/$2" -x c - <<<'int nothing;'
 	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
@@ -439,6 +439,24 @@ replay_next() {
 		replay "next-$version" "$@"
 		! watchpoints_here "next-$version, watched" || watchpoints_took_over "next-$version"
 	done
+}
+
+# served NAME REQUESTS GAP SERVE-ARGUMENT... [-- RECORD-OPTION...]: after replays_of, a server, whose API is one process, which has the
+# sockets and is named with -p, and its engine another one.
+served() {
+	local name=$1 engine
+	args_split "${@:4}"
+	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
+	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
+	recording TRACER "$name" --strict --engine "$TOP/engines/$REPLAYED.json" --engine "$TOP/engines/python.json" \
+		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
+	check "$name: its engine is recorded with it" grep -qE 'also recorded: (1 running child process|3 running child processes) that' "$TMP/$name.err"
+	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
+	cp "$TMP/check.out" "$TMP/$name.clients"
+	kill -TERM "$SERVER"
+	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
+	check_shown "$name: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_python_server.py" \
+		"$TMP/$name.clients" "$TMP/$name.jsonl" "$SERVER" "$engine" ${BEFORE:+"${BEFORE[0]}" "$TMP/$name.out"}
 }
 
 replay_junk() {

@@ -66,24 +66,6 @@ test_flight() {
 	check "flight: the dumps are valid" "$INFTRACE" validate "$TMP/dumps/"*
 }
 
-# served NAME REQUESTS GAP SERVE-ARGUMENT... [-- RECORD-OPTION...]: a server, whose API is one process, which has the sockets and is named
-# with -p, and its engine another one.
-served() {
-	local name=$1 engine
-	args_split "${@:4}"
-	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py 2 "${BEFORE[@]}"
-	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
-	recording TRACER "$name" --strict --engine "$TOP/engines/vllm.json" --engine "$TOP/engines/python.json" \
-		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
-	check "$name: its engine is recorded with it" grep -qE 'also recorded: (1 running child process|3 running child processes) that' "$TMP/$name.err"
-	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 6
-	cp "$TMP/check.out" "$TMP/$name.clients"
-	kill -TERM "$SERVER"
-	wait "$SERVER" && wait "$TRACER" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
-	check_shown "$name: each request is one, from its socket to its tokens" "$TOP/tests/programs/check_vllm_server.py" \
-		"$TMP/$name.clients" "$TMP/$name.jsonl" "$SERVER" "$engine" ${BEFORE:+"${BEFORE[0]}" "$TMP/$name.out"}
-}
-
 test_server() {
 	local headline
 	served server 40 10 -- -o "$TMP/server.json" || return 0

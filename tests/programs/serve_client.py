@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """serve_client.py PORT REQUESTS GAP_MS TOKENS [SLOW_EVERY [CLOSE_EVERY]]
 
-Asks tests/engines/serve_driver -H, or vllm_like/serve.py: requests that arrive at random, GAP_MS apart on average, each with a connection of its
+Asks tests/engines/serve_driver -H, or serve.py: requests that arrive at random, GAP_MS apart on average, each with a connection of its
 own and up to TOKENS tokens of an answer. Every SLOW_EVERYth has large parts, which its client reads slowly; every
 CLOSE_EVERYth asks for many, and closes the connection after the first of them (0: none). Prints a
 line of JSON for each: its own clock (CLOCK_BOOTTIME) as it connected, right before it sent, and as it read the first and the last part."""

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_vllm_server.py CLIENTS PROFILE API ENGINE [PLANT OUTPUT]
+"""check_python_server.py CLIENTS PROFILE API ENGINE [PLANT OUTPUT]
 
-Requests of serve_client.py to vllm_like/serve.py, whose API and engine are the processes API and ENGINE: each is one line, of the engine's
+Requests of serve_client.py to serve.py, whose API and engine are the processes API and ENGINE: each is one line, of the engine's
 request and of the API's socket, which its id alone tells; its tokens are those that its client got, and its times lie within what
 the client's clock allows. With what the server has printed, those that a plant held up must name it, and others must not."""
 
@@ -82,7 +82,7 @@ def check(clients, profile, api, engine, plant=None, output=()):
         raise Wrong(f"{len(lines)} lines of {len(clients)} requests: {sorted(got)}")
     for name, client in clients.items():
         shape, stage = got[f"GET /{name}"]["shape"], got[f"GET /{name}"]["stage_us"]
-        if not shape.get("joined") or not shape["request_id"].startswith(f"cmpl-{name}-0-"):
+        if not shape.get("joined") or not (shape["request_id"] + "-0-").startswith(f"cmpl-{name}-0-"):
             raise Wrong(f"request {name}: {shape}")
         if (shape["pid"], shape["socket_pid"]) != (engine, api):
             raise Wrong(f"request {name}: of process {shape['pid']}, its socket of {shape['socket_pid']}")

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What serve.py and the engine that it starts have in common."""
+import asyncio
+import multiprocessing
+import signal
+import time
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def say(*words):
+    """A line, at once: threads and processes do so."""
+    print(" ".join(map(str, words)) + "\n", end="", flush=True)
+
+
+def child(function, *args):
+    """Returns the process and its pipe."""
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    process = processes.Process(target=function, args=(theirs, *args))
+    process.start()
+    return process, ours
+
+
+def load(library):
+    """What the engine is known by."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        __import__(library)
+    except ImportError:
+        pass  # it is no Python module
+
+
+class State:
+    """What the API process keeps of a request that it passes on."""
+
+    def __init__(self):
+        self.queue = asyncio.Queue()
