@@ -38,6 +38,22 @@ test_next_release() {
 	replay_next "" overlap paced
 }
 
+# The whole server: each request is one, with what happened to it before the engine had it.
+test_server() {
+	served server 40 10 -- -o "$TMP/server.json"
+	check "server: valid" "$INFTRACE" validate --require request_prof,token_prof "$TMP/server.json" "$TMP/server.jsonl"
+	expect "server: when it was passed on" "$SENT" p="$TMP/server.jsonl"
+}
+
+SENT='all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof" and s["shape"].get("joined"))'
+
+# Its tokenizer, a process of its own, gets no CPU. In newer releases what passes a request on has another argument.
+test_starved() {
+	served starved "$(often 100 400)" "$(often 20 40)" starve 20
+	NEWER=1 served newer "$(often 100 400)" "$(often 20 40)" starve 20
+	expect "newer: when it was passed on" "$SENT" p="$TMP/newer.jsonl"
+}
+
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
 	replay_junk
