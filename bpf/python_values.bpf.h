@@ -350,6 +350,18 @@ static __always_inline bool python_request_find(struct thread *t, struct python_
 	return 1;
 }
 
+static __always_inline bool python_is_prompt(const struct thread *t, const struct call_vals *to, u64 tokens)
+{
+	u32 of = t->python_key / PYTHON_LAYOUTS, at;
+	const struct python_values *all = bpf_map_lookup_elem(&python_values, &of);
+
+	if (!all || !all->prefill)
+		return tokens > 1;
+	at = all->prefill - 1;
+	barrier_var(at);
+	return at < FUNC_VALS_MAX && (s64)to->vals[at] > 0;
+}
+
 /* Makes the step's tokens one row of its request. */
 __noinline int python_values_row(struct thread *t, const struct probe *p, struct call_vals *to)
 {
@@ -374,7 +386,8 @@ __noinline int python_values_row(struct thread *t, const struct probe *p, struct
 	if (part < 0 || part >= STEP_PARTS_MAX)
 		return 0;
 	python_part_at(w.r, part)->sequence = number;
-	if (new)
+	/* else it is the first one that was seen: the request began before */
+	if (new && python_is_prompt(t, to, tokens))
 		python_part_at(w.r, part)->position = 0;
 	part_add(w.r, part, tokens, 1);
 	to->vals[at + ROW_N_OUTPUTS] = to->vals[at + ROW_N_SEQUENCES] = 1;

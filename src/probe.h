@@ -517,7 +517,8 @@ struct python_value {
 
 /* The values of an option, in the order of its probe's; one of PYTHON_AS_REQUEST is the last, and none of them. */
 struct python_values {
-	u32 n;
+	u16 n;
+	u16 prefill; /* 1 + the value that is above 0 for a prompt; 0: one of several tokens is one */
 	u32 tensor_sizes; /* where PyTorch keeps the sizes of a tensor (FETCH_F_SHAPE), in bytes; 0: unknown */
 	struct python_value value[PYTHON_VALUES_MAX];
 };

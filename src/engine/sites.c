@@ -325,9 +325,10 @@ static char *python_value_end(char *text)
 /* Says by its arguments what a step is: a prompt is one with `prefill`, or else with several tokens. */
 static int python_phases_set(struct probe_spec *s, const char **ret_why)
 {
-	int err = 0;
+	int prefill = spec_find_arg(s, "prefill", 7), err = 0;
 
-	if (spec_find_arg(s, "prefill", 7) >= 0)
+	s->values->prefill = (uint16_t)(prefill + 1);
+	if (prefill >= 0)
 		err = spec_set_name(s, "prefill > 0 ? prefill : prefill == 0 ? decode : step", ret_why);
 	else if (spec_find_arg(s, "n_tokens", 8) >= 0)
 		err = spec_set_name(s, "n_tokens > 1 ? prefill : n_tokens == 1 ? decode : step", ret_why);

@@ -231,6 +231,15 @@ test_loops() {
 	done
 }
 
+# A request whose prompt was before the window has none, and no time to its first token.
+test_values_windows() {
+	rm -rf "$TMP"/steps.* "$TMP/windows"
+	mkdir "$TMP/windows"
+	check "windows: are recorded" engine_recorded steps --engine none --strict --window every=300ms,for=100ms --output-dir "$TMP/windows" \
+		--py-step "py_values.py:Model.forward(n_tokens=len(ids), request=req.rid)" -- "$PYTHON" "$V" requests 2 600
+	check "windows: each request has its prompt, or began before" "$TOP/tests/programs/check_py_values.py" windows "$TMP/steps.out" "$TMP"/windows/*.jsonl
+}
+
 # What no program should have: the steps are there, and the recorder does not mind.
 test_values_junk() {
 	values_recorded junk "${ARGUMENTS[0]}" junk -- "$PYTHON" "$V" junk "$RANDOM" "$(often 300 5000)"

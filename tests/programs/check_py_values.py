@@ -4,6 +4,8 @@
 
     check_py_values.py values TRACE LOG     each call is one step, with each argument that Python finds, and no other
     check_py_values.py requests PROFILE LOG each request is one, with its tokens, when it began, and when each came
+    check_py_values.py windows LOG PROFILE...
+                                            each request has its prompt, or began before its window
 """
 import sys
 
@@ -55,6 +57,20 @@ def check_requests(profile, requests):
             wrong.append(f"{r['id']}: it took {last - first} to {after - before} ns, it says {stage.get('total')} us")
     return wrong
 
+
+def check_windows(lines, requests):
+    prompts = {r["id"]: r["prompt"] for r in requests}
+    began = [e["shape"] for e in lines if e["shape"].get("began_before")]
+    whole = [e["shape"] for e in lines if not e["shape"].get("began_before")]
+    wrong = [f"{s.get('request_id')}: {s.get('prompt_tokens')} tokens" for s in whole if s.get("prompt_tokens") != prompts.get(s.get("request_id"))]
+    wrong += [f"{s.get('request_id')}: it began before, and has a prompt" for s in began if "prompt_tokens" in s]
+    return wrong + ([] if len(began) >= 3 and len(whole) >= 10 else [f"{len(began)} began before, {len(whole)} did not"])
+
+
+if __name__ == "__main__" and sys.argv[1] == "windows":
+    wrong = check_windows([e for path in sys.argv[3:] for e in read_lines(path, "request_prof")], read_lines(sys.argv[2]))
+    print("\n".join(wrong[-5:]))
+    sys.exit(bool(wrong))
 
 if __name__ == "__main__":
     what, recorded, log = sys.argv[1:]
