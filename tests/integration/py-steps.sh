@@ -157,6 +157,19 @@ test_watched() {
 	done < <(python_versions)
 }
 
+# Their arguments, too.
+test_values_watched() {
+	local version PYTHON=$PYTHON
+	watchpoints_here "arguments, watched" || return 0
+	while read -r version PYTHON; do
+		case $version in
+		3.8 | 3.9 | 3.10) continue ;;
+		esac
+		values_recorded "$version, arguments, watched" "${ARGUMENTS[0]}" values -v -- "$PYTHON" "$V" values 3 1000 "${ARGUMENTS[0]}" 0.003
+		check "$version, arguments, watched: watchpoints have taken over" grep -q 'its Python functions are watched' "$TMP/steps.err"
+	done < <(python_versions)
+}
+
 # Not functions of which there may be others of the same name.
 test_not_watched() {
 	local name

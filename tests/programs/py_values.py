@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Calls of a Python function with arguments that --py-step is to read.
 
-    py_values.py values SEED N ARGUMENTS   ARGUMENTS as of --py-step: what Python itself finds is said of each call
+    py_values.py values SEED N ARGUMENTS [PAUSE]
+                                           ARGUMENTS as of --py-step: what Python itself finds is said of each call; with a pause in s before it
     py_values.py tensors SEED N ARGUMENTS  the same of tensors of PyTorch and arrays of NumPy
     py_values.py requests SEED N           steps of N requests, of several at a time, in turn
     py_values.py junk SEED N               arguments that no program should have
@@ -115,6 +116,7 @@ class Model:
 
 def values(model, n):
     for _ in range(n):
+        time.sleep(float(sys.argv[5]) if len(sys.argv) > 5 else 0)
         ids, req, key = sized(), request(), random.choice([3, None, 5 << 40])
         past = random.choice([None, {}, 0])
         before = now()
