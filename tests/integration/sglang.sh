@@ -49,8 +49,8 @@ SENT='all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if 
 
 # Its tokenizer, a process of its own, gets no CPU. In newer releases what passes a request on has another argument.
 test_starved() {
-	served starved "$(often 100 400)" "$(often 20 40)" starve 20
-	NEWER=1 served newer "$(often 100 400)" "$(often 20 40)" starve 20
+	served starved "$(often 160 400)" 40 starve 20
+	NEWER=1 served newer "$(often 160 400)" 40 starve 20
 	expect "newer: when it was passed on" "$SENT" p="$TMP/newer.jsonl"
 }
 

@@ -529,19 +529,19 @@ UNSEEN_NS = 100_000
 
 def states_unseen(spans, begin, stop):
     """The same for who looked at the thread while it changed its state: the time of a change is taken before others can see the new
-    state, so that what follows the last change counts as the state before it, at the end, or at the beginning."""
+    state, so that what follows the last change counts as the state before it, at the end, at the beginning, or at both."""
     changes = [t for t, _, _ in boundaries(spans)]
-    found = []
+    found = [states_within(spans, begin, stop)]
     for edge, sign in ((stop, 1), (begin, -1)):
         at = max((t for t in changes if edge - UNSEEN_NS < t < edge), default=None)
         if at is None:
             continue
-        states = states_within(spans, begin, stop)
         (old, _), (new, _) = states_within(spans, at - 1, at).popitem(), states_within(spans, at, at + 1).popitem()
-        states[old] += sign * (edge - at)
-        states[new] -= sign * (edge - at)
-        found.append({s: ns for s, ns in states.items() if ns})
-    return found
+        for states in list(found):
+            found.append(collections.Counter(states))
+            found[-1].update({old: sign * (edge - at)})
+            found[-1].update({new: -sign * (edge - at)})
+    return [{s: ns for s, ns in states.items() if ns} for states in found]
 
 
 def workers(trace, profile):
