@@ -82,7 +82,7 @@ test_server() {
 
 # Its event loop is held up by one function, which those that wait for it name.
 test_held_up() {
-	served held "$(often 100 400)" "$(often 20 40)" hold 20 -- -e +samples || return 0
+	served held "$(often 160 400)" 40 hold 20 -- -e +samples || return 0
 	check "held: valid" "$INFTRACE" validate "$TMP/held.jsonl"
 	"$INFTRACE" report "$TMP/held.jsonl" >"$TMP/report"
 	check "held: the report names the function" grep -qE '^ .* python3 \([0-9]+\): cpu, mostly in .* from parse_large \(serve.py:[0-9]+\)$' "$TMP/report"
@@ -90,12 +90,12 @@ test_held_up() {
 
 # A thread of its API process keeps the interpreter's lock.
 test_lock_kept() {
-	served lock "$(often 100 400)" "$(often 20 40)" gil 20 -- -e +samples
+	served lock "$(often 160 400)" 40 gil 20 -- -e +samples
 }
 
 # Its tokenizer, a process of its own, gets no CPU, while the engine is busy with other requests.
 test_starved() {
-	served starved "$(often 100 400)" "$(often 20 40)" starve 20
+	served starved "$(often 160 400)" 40 starve 20
 	expect "starved: it is part of the time until the engine had it" \
 		'all(0 < s["stage_us"]["sent"] <= s["stage_us"]["to_engine"] for s in p if s["event"] == "request_prof" and s["shape"].get("joined"))' p="$TMP/starved.jsonl"
 	check "starved: valid" "$INFTRACE" validate "$TMP/starved.jsonl"
