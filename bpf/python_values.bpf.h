@@ -95,7 +95,7 @@ static long python_kind_match(u32 nr, struct python_eval *e)
 	return e->o->kind != PYTHON_KIND_OTHER;
 }
 
-/* Sets e->kind. */
+/* Sets e->o->kind. */
 static __always_inline void python_kind_find(struct python_eval *e)
 {
 	e->o->kind = PYTHON_KIND_OTHER;
@@ -294,7 +294,8 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 	return all->n;
 }
 
-/* Reads one; frame: of the call. A function of its own for each: the calls would nest too deep for the verifier. */
+/* Reads one value; frame: of the call. Called for each one: with a loop over them in here, too, the calls would take more stack than
+ * the verifier of 6.1 grants. */
 __noinline int python_value_take(struct thread *t, struct call_vals *to, u64 frame, u32 nr)
 {
 	const struct python_value *v;

@@ -234,7 +234,8 @@ static int condition_parse(struct python_value *v, const char *text)
 		text += strlen(ops[i].text);
 		errno = 0;
 		v->when = ops[i].when;
-		v->than = strtoll(text, &end, 10) + ops[i].more;
+		if (__builtin_add_overflow(strtoll(text, &end, 10), ops[i].more, &v->than))
+			return -EINVAL;
 		return end == text || *end || errno ? -EINVAL : 0;
 	}
 	return -EINVAL;
@@ -380,10 +381,10 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	char shown[200];
 	int err = 0;
 
-	if (option[len]) {
-		err = option[all - 1] == ')' ? 0 : -EINVAL;
+	if (option[len] && option[all - 1] != ')')
+		err = -EINVAL;
+	else if (option[len])
 		args = xstrndup(option + len + 1, all - len - 2);
-	}
 	if (!err && !add_python(pt, names, &why))
 		err = -EINVAL;
 	if (!err && args)

@@ -351,10 +351,10 @@ int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why);
 /* The name of the argument `handle` is in the argument `name`, "$ARG". */
 int spec_set_names(struct probe_spec *s, const char *handle, const char *name, const char **ret_why);
 int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why);
-/* expr: "TYPE SOURCE", "TYPE SOURCE at return", or "TYPE SOURCE if CONDITION" on arguments that came before. */
 /* Whether an argument of this name may be added; and what counts it once it is there, at s->args[s->nargs]. */
 int spec_name_arg(const struct probe_spec *s, const char *name, const char **ret_why);
 int spec_count_arg(struct probe_spec *s, const char *name, const char **ret_why);
+/* expr: "TYPE SOURCE", "TYPE SOURCE at return", or "TYPE SOURCE if CONDITION" on arguments that came before. */
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why);
 

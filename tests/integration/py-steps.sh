@@ -187,7 +187,7 @@ ARGUMENTS=("n_tokens=len(ids), past=past is None, deep=req.meta['deep'][1][-1], 
 	"kw=key, seen=len(self.seen), items=len(req.queue), other=req.meta[\"list\"][0], many=req.n >= 3, none=self.nothing, inner=req.cfg.n"
 	"a=req.n == -70000, b=req.n != 7, c=req.n < 255, d=req.n <= 255, e=req.n > 0, f=len(ids) > 2, more=req.meta['more']['a']")
 
-# values_recorded VERSION ARGUMENTS WHAT OPTION... -- COMMAND...: the program is at the end of the command
+# values_recorded TEXT ARGUMENTS values|requests|junk OPTION... -- COMMAND...: py_values.py, by the command; junk is not compared
 values_recorded() {
 	local text=$1 arguments=$2 what=$3
 	args_split "${@:4}"
@@ -295,7 +295,7 @@ test_refused() {
 			"$INFTRACE" record --py-step "$name" -o "$TMP/refused.json" -- true
 	done
 	for name in "(" "()" "(a)" "(a=)" "(=b)" "(a=b" "(a=b,)" "(a=b,a=c)" "(step=b)" "(a=b.)" "(a=b[)" "(a=b['x)" "(a=b[x])" "(a=b()" "(a=len(b)" \
-		"(a=len(b) is None)" "(a=str(b) == 1)" "(a=b ==)" "(a=b == c)" "(a=1)" "(a=b.c.d.e.f.g.h)" "(a=b[99999999999])" "(request=a)" \
+		"(a=len(b) is None)" "(a=str(b) == 1)" "(a=b ==)" "(a=b == c)" "(a=b <= 9223372036854775807)" "(a=1)" "(a=b.c.d.e.f.g.h)" "(a=b[99999999999])" "(request=a)" \
 		"(n_tokens=a,request=len(a))" "(n_tokens=a,request=b,request=c)" "(a=a,b=b,c=c,d=d,e=e,f=f,g=g,h=h)" "(a=str(a),b=str(b),c=str(c))" \
 		"(n_tokens=a,b=b,c=c,d=d,e=e,request=r)"; do
 		check_rc "--py-step 'f$name' is refused" 2 "--py-step .*write MODULE" \
