@@ -22,7 +22,7 @@
 
 #define THREADS_MAX 16
 #define FORK_BYTES ((size_t)1 << 30)
-#define FORK_PAGES 500 /* of them written after the fork */
+#define FORK_PAGES 100 /* of them written after the fork, in less time than that takes: a hypervisor can make a fault dear */
 #define PAGE 4096
 #define CHUNK (16 << 20)
 
