@@ -63,15 +63,20 @@ static __always_inline u64 shape_size(u64 n, u32 bits)
 static __always_inline u64 fetch_shape(u64 addr, const struct fetch *f)
 {
 	u64 n[1 + SHAPE_SIZES], at[2] = {}, tensor;
+	u16 type = ~0;
 
 	bpf_probe_read_user(at, f->index ? sizeof(at) : sizeof(at[0]), (void *)addr);
 	tensor = at[f->index == SHAPE_FLAG_FIRST];
 	if (bpf_probe_read_user(n, sizeof(n), (void *)(tensor + f->off[1])) || n[0] > SHAPE_SIZES ||
 		(f->index && ((u8)at[f->index != SHAPE_FLAG_FIRST] != 1 || (n[0] == 1 && !n[1]))))
 		return ~0ull;
-	if (f->element == 2)
+	if (f->element == 2) {
+		if (f->off[2] && bpf_probe_read_user(&type, sizeof(type), (void *)(tensor + f->off[2])))
+			type = ~0;
 		return shape_size(n[3], SHAPE_REST_BITS) | shape_size(n[4], SHAPE_REST_BITS) << SHAPE_REST_BITS |
-		       shape_size(n[5], SHAPE_REST_BITS) << 2 * SHAPE_REST_BITS;
+		       shape_size(n[5], SHAPE_LAST_BITS) << 2 * SHAPE_REST_BITS |
+		       shape_size(type, SHAPE_TYPE_BITS) << (2 * SHAPE_REST_BITS + SHAPE_LAST_BITS);
+	}
 	return n[0] | shape_size(n[1], SHAPE_BITS) << SHAPE_COUNT_BITS | shape_size(n[2], SHAPE_BITS) << (SHAPE_COUNT_BITS + SHAPE_BITS);
 }
 

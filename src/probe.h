@@ -222,16 +222,19 @@ enum fetch_reg {
 #define FETCH_F_LATE 0x08   /* the last load is done when the function returns, which stores the value */
 #define FETCH_F_RETURN 0x10 /* with FETCH_F_LATE: the value is what the function returns */
 #define FETCH_F_SHAPE 0x20  /* the last load is of the address of a tensor, which has at off[1] its number of sizes and then
-			     * SHAPE_SIZES of them. With `element` 1 the value is that number (SHAPE_COUNT_BITS) and the first two
-			     * sizes (SHAPE_BITS each), with 2 the others (SHAPE_REST_BITS each). A size that does not fit has all
-			     * bits set, and so has the value if there is no tensor, or more sizes. `index`: a byte tells whether
-			     * there is a tensor, and the address is ... */
+			     * SHAPE_SIZES of them, and at off[2], if that is not 0, the number of its type. With `element` 1 the value
+			     * is the number of sizes (SHAPE_COUNT_BITS) and the first two (SHAPE_BITS each), with 2 the next two
+			     * (SHAPE_REST_BITS each), the last (SHAPE_LAST_BITS) and the type (SHAPE_TYPE_BITS). What does not fit, or
+			     * is not known, has all bits set, and so has the value if there is no tensor, or more sizes. `index`: a
+			     * byte tells whether there is a tensor, and the address is ... */
 #define SHAPE_FLAG_FIRST 1  /* ... 8 bytes behind that byte, or ... */
 #define SHAPE_FLAG_LAST 2   /* ... 8 bytes before it */
 #define SHAPE_SIZES 5
 #define SHAPE_COUNT_BITS 4
 #define SHAPE_BITS 30
 #define SHAPE_REST_BITS 21
+#define SHAPE_LAST_BITS 16
+#define SHAPE_TYPE_BITS 6
 
 /*
  * value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes.

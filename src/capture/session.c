@@ -236,7 +236,7 @@ static void session_configure(struct session *s, const struct session_config *c)
 	cfg->self_tgid = (uint32_t)getpid();
 	cfg->map_nr = SYS_mmap;
 	cfg->steps = functions;
-	cfg->shapes = functions && c->probes->nodes;
+	cfg->shapes = functions && probe_table_shapes(c->probes);
 	cfg->count_strangers = can_move_links(c) && !c->finds;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
 		cfg->sys_class[i] = (uint8_t)syscall_class(i) | (syscall_transfer(i) ? SYS_F_TRANSFER : 0);

@@ -22,7 +22,8 @@
 #include "util/log.h"
 #include "util/text.h"
 
-#define SIZES_FUNCTION "_ZN2at6native4sizeERKNS_6TensorEl" /* PyTorch's at::native::size(const Tensor &, int64_t) */
+#define SIZES_FUNCTION "_ZN2at6native4sizeERKNS_6TensorEl"
+#define TYPES_FUNCTION "_ZN2at6native10is_complexERKNS_6TensorE"
 
 /* Copies an ASCII text that is shorter than PYTHON_TEXT_MAX. */
 static int set_text(struct python_text *to, uint8_t *to_len, const char *text, size_t len, const char **ret_why)
@@ -516,7 +517,7 @@ struct site_walk {
 	size_t id;
 	struct go_text go;
 	struct declared declared;
-	uint32_t sizes; /* as in struct tensor_args; 0: unknown or not wanted */
+	struct tensor_args layout; /* all 0: unknown or not wanted */
 	found_cb cb;
 	void *arg;
 };
@@ -618,8 +619,8 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		int result;
 
 		found.declared = name ? declared_find(&w->declared, name, len, &result) : NULL;
-		if (found.declared && w->sizes)
-			tensor_args_read(sym->name, result, w->sizes, &found.tensors);
+		if (found.declared && w->layout.sizes)
+			tensor_args_read(sym->name, result, &w->layout, &found.tensors);
 		regs |= found.tensors.regs;
 		flags |= found.tensors.regs ? SITE_READS_MEMORY : 0;
 	}
@@ -766,7 +767,7 @@ static int find_tensors(struct site_walk *w, const char *shown)
 	if (!probe_table_wants_tensors(w->pt, shown))
 		return 0;
 	found.spec = tensors_wanted(w->pt) - 1;
-	found.tensors.sizes = tensor_sizes_find(w->elf, SIZES_FUNCTION);
+	tensor_layout_find(w->elf, NULL, NULL, &found.tensors);
 	return w->cb(&found, w->arg);
 }
 
@@ -785,7 +786,8 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 		begun = true;
 		if (!err && pt->specs[w.id].declared && !w.declared.text) {
 			declared_read(elf, &w.declared);
-			w.sizes = pt->nodes && !pt->specs[w.id].nargs ? tensor_sizes_find(elf, SIZES_FUNCTION) : 0;
+			if (probe_table_shapes(pt) && !pt->specs[w.id].nargs)
+				tensor_layout_find(elf, NULL, NULL, &w.layout);
 		}
 		if (!err)
 			err = walk_spec(&w);
@@ -882,9 +884,9 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 	}
 	if (f->row && *last_told != f->spec)
 		site_warn_rows(pt, shown, f, last_told);
-	if (f->declared && pt->specs[f->spec].declared && pt->nodes && !f->tensors.sizes && *last_told != f->spec) {
+	if (f->declared && pt->specs[f->spec].declared && probe_table_shapes(pt) && !f->tensors.sizes && *last_told != f->spec) {
 		*last_told = f->spec;
-		log_debug("%s does not show where it keeps the sizes of tensors: the execution trace has no shapes", shown);
+		log_debug("%s does not show where it keeps the sizes of tensors: operators have no shapes", shown);
 	}
 	if (pt->specs[f->spec].is_usdt) {
 		snprintf(usdt_name, sizeof(usdt_name), SPEC_USDT "%s", symbol.name);
@@ -1013,7 +1015,7 @@ const char *declared_find(const struct declared *d, const char *name, size_t len
  * A tensor has the number of its sizes, followed by the sizes, or by their address if they are more than SHAPE_SIZES:
  *	mov n, [tensor + N];  ...;  cmp n, 5;  ja ...;  lea sizes, [tensor + N + 8], or add tensor, N + 8
  */
-static uint32_t find_sizes(const struct code *c)
+static void find_sizes(const struct code *c, struct tensor_args *t)
 {
 	struct code_place at = code_at(c, c->vaddr);
 	const cs_insn *in = c->in;
@@ -1033,23 +1035,59 @@ static uint32_t find_sizes(const struct code *c)
 		} else if (compared && ((in->id == X86_INS_LEA && op[1].mem.base == n.base && op[1].mem.disp == n.disp + 8) ||
 					       (in->id == X86_INS_ADD && op[0].type == X86_OP_REG && op[0].reg == n.base &&
 						       op[1].type == X86_OP_IMM && op[1].imm == n.disp + 8))) {
-			return (uint32_t)n.disp;
+			t->sizes = (uint32_t)n.disp;
+			return;
 		}
 	}
-	return 0;
 }
 
-uint32_t tensor_sizes_find(struct elf_file *elf, const char *function)
+/*
+ * ... and the number of its type, 2 bytes. The one after the last is that of an undefined tensor:
+ *	mov tensor, [rdi];  movzx n, word [tensor + N];  cmp n, TYPES;  ja ...
+ */
+static void find_types(const struct code *c, struct tensor_args *t)
+{
+	struct code_place at = code_at(c, c->vaddr);
+	const cs_insn *in = c->in;
+	const cs_x86_op *largest = &in->detail->x86.operands[1];
+	x86_reg tensor = X86_REG_INVALID;
+	uint32_t found = 0;
+
+	while (code_next(c, &at, c->in)) {
+		const cs_x86_op *op = in->detail->x86.operands;
+
+		if (in->id == X86_INS_MOV && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM && op[1].mem.base == X86_REG_RDI &&
+			!op[1].mem.disp)
+			tensor = op[0].reg;
+		else if (in->id == X86_INS_MOVZX && op[1].type == X86_OP_MEM && op[1].size == 2 && op[1].mem.base == tensor &&
+			 op[1].mem.disp > 0 && op[1].mem.disp < INT16_MAX)
+			found = (uint32_t)op[1].mem.disp;
+		else if (found)
+			break;
+	}
+	if (found && in->id == X86_INS_CMP && in->detail->x86.operands[0].size == 2 && largest->type == X86_OP_IMM && largest->imm > 0 &&
+		largest->imm < 1 << SHAPE_TYPE_BITS) {
+		t->types = found;
+		t->n_types = (uint8_t)largest->imm;
+	}
+}
+
+static void find_in_code(
+	struct elf_file *elf, const char *function, void (*find)(const struct code *c, struct tensor_args *t), struct tensor_args *t)
 {
 	struct elf_symbol sym;
 	struct code c;
-	uint32_t found;
 
 	if (elf_find_symbol(elf, function, &sym) || sym.size > TENSOR_CODE_MAX || !code_read(elf, &sym, sym.size, &c))
-		return 0;
-	found = find_sizes(&c);
+		return;
+	find(&c, t);
 	code_close(&c);
-	return found;
+}
+
+void tensor_layout_find(struct elf_file *elf, const char *sizes_function, const char *types_function, struct tensor_args *t)
+{
+	find_in_code(elf, sizes_function ?: SIZES_FUNCTION, find_sizes, t);
+	find_in_code(elf, types_function ?: TYPES_FUNCTION, find_types, t);
 }
 
 /* How many general registers an argument takes if so many are free (System V ABI for x86-64). -1: not known. */
@@ -1108,10 +1146,10 @@ static void tensor_args_add(struct tensor_args *t, const char *type, unsigned in
 	}
 }
 
-void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct tensor_args *ret_tensors)
+void tensor_args_read(const char *symbol, int result, const struct tensor_args *layout, struct tensor_args *ret_tensors)
 {
 	char *text = cplus_demangle_v3(symbol, DMGL_PARAMS), *next, *p = text ? strchr(text, '(') : NULL;
-	struct tensor_args t = { .sizes = sizes };
+	struct tensor_args t = { .sizes = layout->sizes, .types = layout->types, .n_types = layout->n_types };
 	int reg = result;
 
 	for (p = p && p[1] != ')' ? p + 1 : NULL; p && t.n < 32; p = next, t.n++) {

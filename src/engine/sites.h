@@ -129,11 +129,12 @@ void declared_clear(struct declared *d);
  * returned in memory, whose address is the first argument; 0: in registers; -1: not known. */
 const char *declared_find(const struct declared *d, const char *name, size_t len, int *ret_result);
 
-/* The offset of the sizes in PyTorch's tensors, for struct tensor_args. 0: its code does not show it, or is not x86-64. */
-uint32_t tensor_sizes_find(struct elf_file *elf, const char *function);
+/* Sets the members of *t that say where PyTorch's tensors have their sizes and type, as the code of two functions shows: those named
+ * here, or NULL: at::native::size(const Tensor &, int64_t) and is_complex(const Tensor &). 0: it does not, or is not x86-64. */
+void tensor_layout_find(struct elf_file *elf, const char *sizes_function, const char *types_function, struct tensor_args *t);
 
-/* Reads which arguments of a function are tensors. result: of declared_find(). From the first argument on that is passed in
- * an unknown way, none counts. */
-void tensor_args_read(const char *symbol, int result, uint32_t sizes, struct tensor_args *ret_tensors);
+/* Reads which arguments of a function are tensors; *layout says where they have what. result: of declared_find(). From the first
+ * argument on that is passed in an unknown way, none counts. */
+void tensor_args_read(const char *symbol, int result, const struct tensor_args *layout, struct tensor_args *ret_tensors);
 
 #endif

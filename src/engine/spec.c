@@ -782,7 +782,7 @@ static void fetch_shapes(const struct tensor_args *tensors, struct fetch *fetch)
 	for (uint8_t reg = 0; reg < 8; reg++) {
 		for (uint16_t part = 1; part <= 2 && tensors->regs >> reg & 1; part++)
 			*fetch++ = (struct fetch){ reg, 1, 8, FETCH_F_SHAPE, tensors->index >> 2 * reg & 3, 0, part,
-				{ 0, (int32_t)tensors->sizes } };
+				{ 0, (int32_t)tensors->sizes, (int32_t)tensors->types } };
 	}
 }
 

@@ -88,6 +88,8 @@ struct node_fields {
 struct tensor_args {
 	uint32_t tensors; /* 1 << argument */
 	uint32_t sizes;   /* offset of the shape in a tensor (FETCH_F_SHAPE), in bytes; 0: nothing is known */
+	uint32_t types;   /* likewise of the number of its type; 0: not known */
+	uint8_t n_types;  /* numbers from this one on are no types */
 	uint8_t n;        /* arguments in all, up to 32 */
 	uint8_t regs;     /* 1 << enum fetch_reg: registers with pointers to pointers to the tensors, in their order */
 	uint16_t index;   /* two bits for each register, see FETCH_F_SHAPE */
@@ -187,6 +189,12 @@ struct probe_table {
 	bool nodes;      /* presets also copy the nodes of operators, which only execution traces show */
 	bool declared;   /* presets also take the names that a file declares, as PyTorch's own traces do */
 };
+
+/* Whether the shapes of tensors are read where a file declares its operators. */
+static inline bool probe_table_shapes(const struct probe_table *pt)
+{
+	return pt->declared && (pt->op_detail || pt->nodes);
+}
 
 void probe_table_free(struct probe_table *pt);
 

@@ -55,11 +55,6 @@ struct et_call {
 	uint64_t own_ns;        /* without the calls inside it */
 };
 
-/* Lists of arguments, as Chakra and PyTorch number and order them. */
-enum et_list { ET_VALUES = 1,
-	ET_SHAPES,
-	ET_TYPES };
-
 /* A call that passes data to other processes or devices. */
 struct et_comm {
 	const char *name;
@@ -116,8 +111,6 @@ struct et_context {
 char *et_write_metadata(char *p, const char *engine);
 char *et_write_node(char *p, const struct et_node *n, const struct et_context *c);
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c);
-/* Writes one of the lists, an element per argument: the same text in both forms. */
-char *et_write_inputs(char *p, const struct et_call *call, enum et_list list);
 char *et_write_comm(char *p, const struct et_comm *m, const struct et_context *c);
 
 #define ET_JSON_ROOT 1 /* id of the node of the process */

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "format/derive.h"
+#include "format/inputs.h"
 #include "io/writer.h"
 #include "schema/proto.h"
 #include "util/clock.h"
@@ -106,16 +107,16 @@ static char *write_tensors(char *p, uint32_t field, const struct et_tensor *t, u
 	char *mark, *text;
 
 	p = proto_open(p, field, &mark);
-	for (enum et_list list = ET_VALUES; list <= ET_TYPES; list++) {
+	for (enum input_list list = INPUT_VALUES; list <= INPUT_TYPES; list++) {
 		p = fmt_lit(proto_open(p, list, &text), "[");
 		for (unsigned int i = 0; i < n; i++) {
 			const char *type = t[i].type ? t[i].type : "unknown";
 
 			if (i)
 				*p++ = ',';
-			if (list == ET_VALUES)
+			if (list == INPUT_VALUES)
 				p = fmt_json_str(p, t[i].name, strlen(t[i].name));
-			else if (list == ET_SHAPES)
+			else if (list == INPUT_SHAPES)
 				p = write_shape_of(p, &t[i]);
 			else /* from a preset: at most 63 bytes, nothing to escape */
 				p = fmt_lit(fmt_str(fmt_lit(p, "\""), type, strnlen(type, 63)), "\"");
@@ -162,48 +163,6 @@ char *et_write_node(char *p, const struct et_node *n, const struct et_context *c
 	return proto_close(begin, p);
 }
 
-/* Writes a shape from the two values of FETCH_F_SHAPE. NULL: unknown. */
-static char *write_shape(char *p, const uint64_t vals[2])
-{
-	unsigned int n = vals[0] & ((1u << SHAPE_COUNT_BITS) - 1);
-
-	p = fmt_lit(p, "[");
-	for (unsigned int i = 0; i < n && n <= SHAPE_SIZES; i++) {
-		unsigned int bits = i < 2 ? SHAPE_BITS : SHAPE_REST_BITS, at = i < 2 ? SHAPE_COUNT_BITS + i * bits : (i - 2) * bits;
-		uint64_t max = (UINT64_C(1) << bits) - 1, size = vals[i >= 2] >> at & max;
-
-		if (size == max)
-			return NULL;
-		p = fmt_u64(i ? fmt_lit(p, ",") : p, size);
-	}
-	return n <= SHAPE_SIZES ? fmt_lit(p, "]") : NULL;
-}
-
-/* In PyTorch's form, a tensor's value is its identity, place and size: all 0, as for one that does not exist, since they are
- * unknown. */
-char *et_write_inputs(char *p, const struct et_call *call, enum et_list list)
-{
-	static const char *const texts[][2] = { [ET_VALUES] = { "\"<unknown>\"", "[0,0,0,0,0,\"\"]" },
-		[ET_SHAPES] = { "[]" },
-		[ET_TYPES] = { "\"Unknown\"", "\"Tensor(unknown)\"" } };
-	const uint64_t *vals = call->shapes;
-
-	*p++ = '[';
-	for (unsigned int i = 0; i < call->args.n; i++) {
-		bool tensor = call->args.tensors >> i & 1;
-		char *end;
-
-		p = i ? fmt_lit(p, ",") : p;
-		end = tensor ? write_shape(p, vals) : NULL;
-		vals += tensor ? 2 : 0;
-		if (end && list == ET_SHAPES)
-			p = end;
-		else
-			p = fmt_str(p, texts[list][end != NULL], strlen(texts[list][end != NULL]));
-	}
-	return fmt_lit(p, "]");
-}
-
 /* A call on the host. Its duration excludes the calls inside it, so that all durations add up to the time of their thread. */
 char *et_write_call(char *p, const struct et_call *call, const struct et_context *c)
 {
@@ -225,9 +184,9 @@ char *et_write_call(char *p, const struct et_call *call, const struct et_context
 	}
 	if (call->args.n) {
 		p = proto_open(p, NODE_INPUTS, &inputs);
-		for (enum et_list list = ET_VALUES; list <= ET_TYPES; list++) {
+		for (enum input_list list = INPUT_VALUES; list <= INPUT_TYPES; list++) {
 			p = proto_open(p, list, &text);
-			p = proto_close(text, et_write_inputs(p, call, list));
+			p = proto_close(text, inputs_write(p, &call->args, call->shapes, list));
 		}
 		p = proto_close(inputs, p);
 	}
@@ -291,9 +250,9 @@ static char *json_write_node(char *p, uint64_t id, const char *name, size_t len,
 	p = fmt_u64(fmt_lit(p, "{\"id\":"), id);
 	p = fmt_json_str(fmt_lit(p, ",\"name\":"), name, len);
 	p = fmt_u64(fmt_lit(p, ",\"ctrl_deps\":"), parent);
-	p = et_write_inputs(fmt_lit(p, ",\"inputs\":{\"values\":"), c, ET_VALUES);
-	p = et_write_inputs(fmt_lit(p, ",\"shapes\":"), c, ET_SHAPES);
-	p = et_write_inputs(fmt_lit(p, ",\"types\":"), c, ET_TYPES);
+	p = inputs_write(fmt_lit(p, ",\"inputs\":{\"values\":"), &c->args, c->shapes, INPUT_VALUES);
+	p = inputs_write(fmt_lit(p, ",\"shapes\":"), &c->args, c->shapes, INPUT_SHAPES);
+	p = inputs_write(fmt_lit(p, ",\"types\":"), &c->args, c->shapes, INPUT_TYPES);
 	p = fmt_lit(p, "},\"outputs\":{\"values\":[],\"shapes\":[],\"types\":[]},\"attrs\":[");
 	p = fmt_lit(p, "{\"name\":\"seq_id\",\"type\":\"int64\",\"value\":-1}");
 	p = json_write_attr(p, "rf_id", "uint64", c->number);

@@ -11,6 +11,7 @@
 #include "engine/spec.h"
 #include "format/chrome.h"
 #include "format/flows.h"
+#include "format/inputs.h"
 #include "format/stack_text.h"
 #include "requests/request_feed.h"
 #include "schema/left_out.h"
@@ -485,6 +486,10 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 	}
 	if (bytes_of_call(s, vals, &bytes))
 		p = fmt_u64(fmt_lit(p, ",\"bytes\":"), bytes);
+	if (s->nshapes) { /* as PyTorch's profiler has it */
+		p = inputs_write(fmt_lit(fmt_comma(p), "\"Input Dims\":"), &s->tensors, vals, INPUT_SHAPES);
+		p = inputs_write(fmt_lit(p, ",\"Input type\":"), &s->tensors, vals, INPUT_PROFILER_TYPES);
+	}
 	return p;
 }
 

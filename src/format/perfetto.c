@@ -15,6 +15,7 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
+#include "format/inputs.h"
 #include "schema/left_out.h"
 #include "util/alloc.h"
 #include "util/clock.h"
@@ -406,6 +407,7 @@ static void event_add_args(
 {
 	const struct recording *rec = &e->s->rec;
 	const struct probe_spec *s = &rec->probes->specs[h->id];
+	char text[INPUTS_TEXT_MAX], *end;
 	uint64_t bytes;
 
 	for (unsigned int i = 0; i < s->nargs; i++) {
@@ -427,6 +429,12 @@ static void event_add_args(
 	}
 	if (bytes_of_call(s, vals, &bytes))
 		event_add(e, "bytes", VALUE_UINT, bytes);
+	if (s->nshapes) {
+		end = inputs_write(text, &s->tensors, vals, INPUT_SHAPES);
+		event_add_text(e, "Input Dims", text, (size_t)(end - text));
+		end = inputs_write(text, &s->tensors, vals, INPUT_PROFILER_TYPES);
+		event_add_text(e, "Input type", text, (size_t)(end - text));
+	}
 }
 
 /* n NULL: nothing was counted. */

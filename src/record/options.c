@@ -96,7 +96,7 @@ bool record_wants_declared(const struct record_options *o)
 		n += text_has_suffix(o->outputs[i], ".kineto.json") || text_has_suffix(o->outputs[i], ".kineto.json.gz");
 	for (size_t i = 0; i < o->n_formats; i++)
 		n += !strncmp(o->formats[i], "kineto", 6);
-	return n || record_wants_nodes(o, false);
+	return n || o->op_detail || record_wants_nodes(o, false);
 }
 
 static bool wants_presets(const struct record_options *o)

@@ -79,7 +79,28 @@ sys.exit(bool(wrong) or not counts or not good or bool(short))
 PY
 }
 
+# shapes NAME TYPES COMMAND...: what runs torch_shapes.py, likewise, and how many types of tensors that has at least
+shapes() {
+	local dir=$TMP/$1.shapes model
+	mkdir -p "$dir"
+	cp "$TOP/tests/programs/torch_shapes.py" "$dir"
+	spawn model "${@:3}" >"$dir/out" 2>"$dir/model.err"
+	wait_until 60 grep -q ready "$dir/out" || sed 's/^/# /' "$dir/model.err"
+	recording BG "$1.shapes" --strict --ring-size 64MB --engine pytorch --op-detail -o "$dir/t.json" -o "$dir/t.pftrace" \
+		-o "$dir/t.kineto.json" -p "$model"
+	touch "$dir/go"
+	ended "$1: shapes: recorded, nothing lost" "$BG"
+	check "$1: shapes: the program ran" wait "$model"
+	check_shown "$1: shapes and types of tensors are PyTorch's" \
+		python3 "$TOP/tests/programs/check_shapes.py" "$2" "$dir/trace.json" "$dir/t.kineto.json" "$dir/t.json"
+	check "$1: shapes: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$dir/t.pftrace" "$dir/t.json"
+	check "$1: shapes: valid" "$INFTRACE" validate "$dir/t.json" "$dir/t.kineto.json"
+}
+
 operators "PyTorch" "$python" "$TOP/tests/engines/torch_model.py" "$TMP/PyTorch/go" "$TMP/PyTorch/counts"
+if [ "$(uname -m)" = x86_64 ]; then
+	shapes "PyTorch" 18 "$python" "$TOP/tests/programs/torch_shapes.py" "$TMP/PyTorch.shapes/go" "$TMP/PyTorch.shapes/trace.json"
+fi
 # Debian's next release has it on CPython 3.14
 if [ ! -d "$ENGINES/next-torch" ] && [ ! "$(often '' all)" ]; then
 	skip "next PyTorch" "300 MB of packages: with --all"
@@ -89,6 +110,8 @@ else
 	mkdir "$TMP/next"
 	cp "$TOP/tests/engines/torch_model.py" "$TMP/next"
 	operators "next" "$TOP/tests/engines/in_root" "$root" "$TMP/next" python3 /mnt/torch_model.py /mnt/go /mnt/counts
+	mkdir "$TMP/next.shapes"
+	shapes "next" 47 "$TOP/tests/engines/in_root" "$root" "$TMP/next.shapes" python3 /mnt/torch_shapes.py /mnt/go /mnt/trace.json
 fi
 
 # in PyTorch's own form, with a Kineto trace of the same calls: what Chakra's trace linker takes, whole at any moment

@@ -61,13 +61,13 @@ def compare_shapes(path, nodes, theirs):
     problems, n_shapes = [], 0
     for k, (n, same, (types, shapes)) in enumerate(zip(nodes, in_json, theirs)):
         ours = {kind: json.loads(text[0]) for kind, text in n["inputs"][0].items()} if "inputs" in n else {"types": [], "shapes": [], "values": []}
-        known = [shape if kind.startswith("Tensor(") else None for kind, shape in zip(ours["types"], ours["shapes"])]
-        want = [shape if kind.startswith("Tensor(") else None for kind, shape in zip(types, shapes)]
+        known = [(kind, shape) if kind.startswith("Tensor(") else None for kind, shape in zip(ours["types"], ours["shapes"])]
+        want = [(kind, shape) if kind.startswith("Tensor(") else None for kind, shape in zip(types, shapes)]
         if same != ours:
             problems.append(f"call {k}, {n['name'][0]}: {ours}, in the JSON {same}")
         if known != (want if os.uname().machine == "x86_64" else []):
-            problems.append(f"call {k}, {n['name'][0]}: shapes {known}, in PyTorch {want}")
-        if any(len(v) != (6 if kind == "Tensor(unknown)" else len("<unknown>")) for v, kind in zip(ours["values"], ours["types"])):
+            problems.append(f"call {k}, {n['name'][0]}: tensors {known}, in PyTorch {want}")
+        if any(len(v) != (6 if kind.startswith("Tensor(") else len("<unknown>")) for v, kind in zip(ours["values"], ours["types"])):
             problems.append(f"call {k}, {n['name'][0]}: {ours}")
         n_shapes += len(known) - known.count(None)
     return problems, n_shapes

@@ -328,6 +328,11 @@ def compare_slices(d, trace, by_phase, names, origin):
         slices.append((*where, name, category, start, end - origin))
     d.same("slices, by track, name, begin and end", slices,
            [json_slice(e, names) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
+    inputs = ("Input Dims", "Input type")
+    d.same("tensors of operators", [(where[1], start - origin, *(args[k].decode() for k in inputs))
+                                    for where, _, _, start, _, args in trace.slices() if inputs[0] in args],
+           [(e["tid"], ns_of(e["ts"]), *(json.dumps(e["args"][k], separators=(",", ":")) for k in inputs))
+            for e in by_phase["X"] if inputs[0] in e.get("args", {})])
 
 
 def result(ret):

@@ -87,19 +87,51 @@ CODE(size_of_another, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05," JUMP_1_13 "0x48, 0x8d,
 CODE(size_cut, LOAD_1_13 "0x48, 0x83, 0xfe, 0x05, 0x77");
 CODE(size_no_code, "0x06, 0x07, 0x0e, 0x16");
 
-TEST(test_sizes)
+/* Likewise of is_complex(). */
+#define TYPE_1_13 "0x48, 0x8b, 0x07, 0x0f, 0xb7, 0xb8, 0xb0, 0x00, 0x00, 0x00,"
+#define TYPE_2_14 "0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x8b, 0x07, 0x0f, 0xb7, 0xb8, 0xa0, 0x00, 0x00, 0x00,"
+CODE(type_1_13, TYPE_1_13 "0x66, 0x83, 0xff, 0x12, 0x77, 0x0e");
+CODE(type_2_14, TYPE_2_14 "0x66, 0x83, 0xff, 0x2f, 0x77, 0x1c");
+CODE(type_too_many, TYPE_2_14 "0x66, 0x83, 0xff, 0x40, 0x77, 0x1c");
+CODE(type_not_compared, TYPE_2_14 "0x8d, 0x47, 0xf8, 0x66, 0x83, 0xff, 0x12"); /* lea eax, [rdi - 8] */
+CODE(type_wider, TYPE_2_14 "0x83, 0xff, 0x12, 0x77, 0x1c");
+CODE(type_of_another, "0x48, 0x8b, 0x06, 0x0f, 0xb7, 0xb8, 0xb0, 0x00, 0x00, 0x00, 0x66, 0x83, 0xff, 0x12"); /* mov rax, [rsi] */
+CODE(type_cut, "0x48, 0x8b, 0x07, 0x0f, 0xb7, 0xb8, 0xb0, 0x00, 0x00, 0x00");
+
+TEST(test_layout)
 {
 	static const struct {
 		const char *name;
-		uint32_t sizes;
-	} cases[] = { { "size_1_13", 72 }, { "size_2_14", 56 }, { "size_other_number", 0 }, { "size_other_register", 0 },
-		{ "size_elsewhere", 0 }, { "size_of_another", 0 }, { "size_cut", 0 }, { "size_no_code", 0 }, { "size_missing", 0 } };
+		uint32_t offset, types;
+	} cases[] = {
+		{ "size_1_13", 72, 0 },
+		{ "size_2_14", 56, 0 },
+		{ "type_1_13", 176, 18 },
+		{ "type_2_14", 160, 47 },
+		{ "size_other_number", 0, 0 },
+		{ "size_other_register", 0, 0 },
+		{ "size_elsewhere", 0, 0 },
+		{ "size_of_another", 0, 0 },
+		{ "size_cut", 0, 0 },
+		{ "size_no_code", 0, 0 },
+		{ "size_missing", 0, 0 },
+		{ "type_too_many", 0, 0 },
+		{ "type_not_compared", 0, 0 },
+		{ "type_wider", 0, 0 },
+		{ "type_of_another", 0, 0 },
+		{ "type_cut", 0, 0 },
+		{ "type_missing", 0, 0 },
+	};
 	struct elf_file *elf;
 
 	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (tensor_sizes_find(elf, cases[i].name) != cases[i].sizes)
-			fail_msg("%s: %u", cases[i].name, tensor_sizes_find(elf, cases[i].name));
+		bool sizes = !strncmp(cases[i].name, "size", 4);
+		struct tensor_args t = {};
+
+		tensor_layout_find(elf, sizes ? cases[i].name : "", sizes ? "" : cases[i].name, &t);
+		if ((sizes ? t.sizes : t.types) != cases[i].offset || t.n_types != cases[i].types)
+			fail_msg("%s: %u, %u of %u", cases[i].name, t.sizes, t.types, t.n_types);
 	}
 	elf_close(elf);
 }
@@ -146,15 +178,18 @@ TEST(test_tensors)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		const struct tensor_args layout = { .sizes = 72, .types = 176, .n_types = 18, .tensors = 1 };
 		struct tensor_args t;
 
-		tensor_args_read(known[i].symbol, known[i].result, 72, &t);
+		tensor_args_read(known[i].symbol, known[i].result, &layout, &t);
 		assert_int_equal(t.n, known[i].n);
 		assert_int_equal(t.tensors, known[i].tensors);
 		assert_int_equal(t.regs, known[i].regs);
 		if (known[i].index)
 			assert_int_equal(t.index, known[i].index);
 		assert_int_equal(t.sizes, 72);
+		assert_int_equal(t.types, 176);
+		assert_int_equal(t.n_types, 18);
 	}
 }
 
