@@ -582,6 +582,15 @@ static bool walk_handed(struct walk *k)
 	return true;
 }
 
+/* When the thread was created, if it was not woken since; else when the logs begin. No earlier run is its own, so none is looked for: for
+ * each of a client's threads that would be in all of the logs. */
+static uint64_t created_or_begin(const struct walk *k)
+{
+	const struct wake *wake = find_wake(k->w, k->on, k->begin_ns, k->at_ns, 0);
+
+	return wake && wake->flags & WAKE_F_FORK ? wake->ns : k->begin_ns;
+}
+
 static void walk_step(struct walk *k)
 {
 	struct run r, before;
@@ -597,7 +606,7 @@ static void walk_step(struct walk *k)
 		walk_run(k, &r);
 		if (k->at_ns <= k->from_ns)
 			return;
-		if (!find_run(k->w, k->on, k->at_ns, k->begin_ns, &before) || before.entry->state == ST_CPU) {
+		if (!find_run(k->w, k->on, k->at_ns, created_or_begin(k), &before) || before.entry->state == ST_CPU) {
 			walk_first(k, &r); /* before.entry: another thread that had its number */
 			return;
 		}
