@@ -314,11 +314,11 @@ static const char *names_refuse(const struct watches *w, const struct python_wat
 	return NULL;
 }
 
-/* Whether the probes have seen one function for each purpose. */
+/* Whether the probes have seen one function for each purpose that is watched. */
 static bool has_all(const struct python_watched *s, const struct python_calls *calls)
 {
 	for (unsigned int i = 0; i < calls->n; i++) {
-		if (!s->code[calls->names[i].what])
+		if (calls->names[i].what < PYTHON_WHATS && !s->code[calls->names[i].what])
 			return false;
 	}
 	return true;
