@@ -257,6 +257,17 @@ static __always_inline void beginning_read(char *to, u32 size, const struct tran
 		bpf_probe_read_user(to, n, (void *)x->buf);
 }
 
+/* The first part of an answer was written: user space looks at once for what it waited for, which it could not do later. */
+static __always_inline void request_answered(const struct rec_request *r, const struct transfer *x)
+{
+	struct rec_hdr h;
+
+	if (!emits(REC_ANSWERED))
+		return;
+	hdr_fill(&h, REC_ANSWERED, r->h.start_ns, x->to, r->h.tgid, x->tid, r->h.id, 0);
+	emit(&h, sizeof(h), REC_ANSWERED);
+}
+
 __weak __noinline int request_begin(struct connection *c, const struct transfer *x, u64 tgid_fd)
 {
 	struct rec_request *r;
@@ -337,10 +348,12 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 		r->first_byte_ns = x->to;
 	if (!is_header(x) && !(x->bytes == 5 && is_last_chunk(x)) &&
 		(!r->chunks || x->from - last >= BURST_NS)) {
-		if (r->chunks++)
+		if (r->chunks++) {
 			gap_add(r, x->to - r->last_chunk_ns);
-		else
+		} else {
 			r->first_chunk_ns = x->to;
+			request_answered(r, x);
+		}
 		r->last_chunk_ns = x->to;
 	}
 	if (r->http && !r->answer[0] && !is_answer(x->head))

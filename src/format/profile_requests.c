@@ -158,6 +158,7 @@ static char *request_line_exchange(char *p, const struct rec_request *r)
 struct request_line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, arrived, start, end, between; /* arrived: at the engine, if known and the rest is split; else start */
+	uint64_t first;						   /* when its first output was there; 0: not known */
 	uint64_t id;						   /* sequence_id_hash() of the engine's own; 0: it has none */
 	bool graph, split, cancelled;
 	const char *shape, *stages;
@@ -212,13 +213,24 @@ static char *add_request_path(struct profile_requests *q, char *p, const struct 
 	return profile_add_path(p, q->rec, "path", &c, q->lines->code, start, l->end);
 }
 
+/* From when on the first part of the answer could have been written; 0: not known, or it was written before. An answer in one part has
+ * all outputs. */
+static uint64_t answer_due(const struct request_line *l, const struct rec_request *socket)
+{
+	uint64_t due = socket && socket->chunks > 1 ? l->first : l->end;
+
+	return l->first && socket && socket->first_chunk_ns > due ? due : 0;
+}
+
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
 static void write_sequence_line(struct profile_requests *q, const struct request_line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t start = socket ? socket->h.start_ns : l->arrived;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
+	uint64_t due = answer_due(l, socket);
 	struct queue_parts queue = { 0 };
+	struct causes late = {};
 	bool closed;
 
 	p = PUT_FIRST(p, pid, l->tgid);
@@ -230,6 +242,8 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	p = fmt_str(p, l->shape, strlen(l->shape));
 	if (q->gaps && l->split)
 		p = add_request_path(q, p, l, start, &queue);
+	if (q->gaps && due && gap_log_sent(q->sent, start, due, socket->first_chunk_ns, &late))
+		p = profile_add_path(p, q->rec, "answer", &late, q->lines->code, due, socket->first_chunk_ns);
 	if (q->gpu)
 		p = request_gpu_end(q->gpu, p, l->serial, l->split);
 	if (socket) {
@@ -252,7 +266,7 @@ static void write_sequence_line(struct profile_requests *q, const struct request
 	p = fmt_str(p, l->stages, strlen(l->stages));
 	if (socket) {
 		if (socket->first_chunk_ns) /* else the recording ended before */
-			p = PUT(p, ttft_client, socket->first_chunk_ns - start);
+			p = PUT_NONZERO(PUT(p, ttft_client, socket->first_chunk_ns - start), first_answered, due ? socket->first_chunk_ns - due : 0);
 		if (socket->h.start_ns + socket->h.dur_ns >= l->end)
 			p = PUT(p, answered, socket->h.start_ns + socket->h.dur_ns - l->end);
 	}
@@ -412,6 +426,7 @@ static void *profile_on_done(struct step_request *r, void *arg)
 		.context = r->context,
 		.sequence = r->sequence,
 		.arrived = r->arrived && step_request_split(r) ? r->arrived : r->start,
+		.first = step_request_ttft(r) ? r->start + step_request_ttft(r) : 0,
 		.id = id ? sequence_id_hash(id) : 0,
 		.start = r->start,
 		.end = r->last_end,

@@ -113,6 +113,11 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 {
 	uint64_t id;
 
+	if (h->kind == REC_ANSWERED) {
+		if (in->gaps)
+			gaps_answered(in->gaps, h, intake_pass_gap, in);
+		return;
+	}
 	if (h->kind == REC_STEP && in->gaps)
 		gaps_step(in->gaps, (const struct rec_step *)h);
 	if (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS)

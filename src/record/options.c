@@ -177,7 +177,7 @@ void events_configure(const struct record_options *o, const struct probe_table *
 	if (record_wants_nodes(o, false))
 		c->cfg.emit_mask |= 1u << REC_FUNCTION | 1u << REC_NODE;
 	if (c->requests)
-		c->cfg.emit_mask |= 1u << REC_REQUEST;
+		c->cfg.emit_mask |= 1u << REC_REQUEST | (record_wants_profile(o) ? 1u << REC_ANSWERED : 0);
 	if (c->messages)
 		c->cfg.emit_mask |= 1u << REC_MESSAGE;
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))

@@ -46,6 +46,7 @@ static void process_free(struct process *p)
 	gap_sum_free(&p->gaps);
 	gap_sum_free(&p->waits);
 	gap_sum_free(&p->request_gaps);
+	gap_sum_free(&p->answers);
 	idmap_free(&p->by_number);
 	free(p->calls);
 	free(p->served.requests);
@@ -477,6 +478,7 @@ void model_finish(struct model *m)
 		finish_gaps(m, &p->gaps);
 		finish_gaps(m, &p->waits);
 		finish_gaps(m, &p->request_gaps);
+		finish_gaps(m, &p->answers);
 		p->idle = idle_between(p);
 	}
 	list_for_each (f, m->families, m->n_families) {

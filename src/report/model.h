@@ -234,6 +234,7 @@ struct request {
 	int64_t first_others, first_between; /* time of these parts before the first token; -1: unknown */
 	int64_t waited_others;               /* waiting for requests that are not among its waits */
 	struct largest_cause gap_by; /* of its queue and the time between its steps */
+	struct largest_cause answer_by; /* of the time until the first part of its answer was written */
 	uint64_t context;
 	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */
@@ -451,6 +452,7 @@ struct process {
 	struct gap_sum gaps;         /* between steps */
 	struct gap_sum waits;        /* of the calling threads within steps */
 	struct gap_sum request_gaps; /* the same as requests had it: queued and between their steps */
+	struct gap_sum answers;      /* until the first parts of answers were written, from when their first tokens were there */
 	int64_t idle;                /* between steps, while there was no request; 0 if these are not known. Set by model_finish */
 	LIST(struct call, calls); /* after model_finish: sorted by time */
 	struct served served; /* requests, from lines of the profile */

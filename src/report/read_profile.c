@@ -397,13 +397,14 @@ static void path_add_rows(struct profile_reader *r, const struct process *p, con
 	path_add_rest(r, &to->causes, "(unknown)", unknown);
 }
 
-/* Adds who caused `gap`, the time in which no step ran, by a line of a step or a request. */
-static void profile_read_path(struct profile_reader *r, const struct process *p, int64_t gap, struct gap_sum *to, struct largest_cause *ret)
+/* Adds who caused `gap`, a time in which no step ran, by the keys with this prefix of a line of a step or a request. */
+static void profile_read_path(struct profile_reader *r, const struct process *p, const char *prefix, int64_t gap, struct gap_sum *to,
+	struct largest_cause *ret)
 {
 	struct path_row rows[PATHS_MAX] = {}, none[PATHS_MAX] = {};
-	int64_t rest = 0, known = path_read_rows(r, "path", rows);
+	int64_t rest = 0, known = path_read_rows(r, prefix, rows);
 
-	read_us(node_get(r->shape, KEY(path_rest_us)), &rest);
+	read_us(node_get(r->shape, *prefix == 'p' ? KEY(path_rest_us) : KEY(answer_rest_us)), &rest);
 	known = ns_add(known, rest);
 	/* the file claims the impossible: nothing is known */
 	if (known > gap)
@@ -461,7 +462,7 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	if (read_us(node_get(r->shape, KEY(gap_us)), &gap))
-		profile_read_path(r, p, gap, &p->gaps, &step.gap_by);
+		profile_read_path(r, p, "path", gap, &p->gaps, &step.gap_by);
 	profile_read_waits(r, p, &step);
 	process_add_step(p, &step);
 }
@@ -772,7 +773,7 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 	bool socket = kind && !strcmp(kind, "socket");
 	struct request_wait waits[REQUEST_WAITS_MAX];
 	struct served *s = &p->served;
-	int64_t behind = 0;
+	int64_t behind = 0, late = 0;
 	struct request r;
 	char printable[64];
 
@@ -805,8 +806,10 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 	served_add_request(s, &r, waits);
 	read_us(node_get(reader->stages, KEY(behind_others)), &behind);
 	if (r.flags & REQUEST_PARTED && (node_get(reader->shape, "path1_us") || node_get(reader->shape, KEY(path_unknown_us))))
-		profile_read_path(reader, p, r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps,
+		profile_read_path(reader, p, "path", r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps,
 			&s->requests[s->len - 1].gap_by);
+	if (node_get(reader->shape, "answer1_us") && read_us(node_get(reader->stages, KEY(first_answered)), &late))
+		profile_read_path(reader, p, "answer", late, &p->answers, &s->requests[s->len - 1].answer_by);
 	if (r.flags & REQUEST_JOINED)
 		served_add_exchange(s, &r, reader->shape, false);
 }

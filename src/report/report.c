@@ -446,6 +446,8 @@ static void json_put_process(const struct page *page, struct json_object *o, con
 		json_put_us(o, "between_steps_idle_us", p->idle);
 	if (p->request_gaps.rows.len)
 		json_put_tally(page, o, "requests_without_step", &p->request_gaps.rows);
+	if (p->answers.rows.len)
+		json_put_tally(page, o, "answers_late", &p->answers.rows);
 	put_request_counts(o, &sum->requests);
 	json_put_requests(page, o, p, &sum->batches);
 	json_put_process_totals(o, p);

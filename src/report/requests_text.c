@@ -174,6 +174,8 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 	if (late->kind == REQUEST_LATE_ANSWER && 2 * late->held >= late->excess)
 		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly",
 			DURATION(late->held));
+	if (late->kind == REQUEST_LATE_WRITTEN && r->answer_by.ns > late->excess / 2)
+		text_add(&t, ", mostly by `%s`", GAP_NAME(m, r->answer_by.name));
 	if (late->kind == REQUEST_LATE_TOKENS)
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {

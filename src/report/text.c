@@ -278,6 +278,11 @@ static void page_put_gaps(const struct page *page, const struct process *p, cons
 		if (page->brief)
 			return;
 	}
+	total = gaps_total(&p->answers);
+	if (total && total >= sum->batches.parts_total / GAPS_LEAST) {
+		page_put(page, "\nAnswers began %s after their first tokens were there, waiting for\n", DURATION(total));
+		page_put_gap_rows(page, &p->answers.rows, total);
+	}
 	total = gaps_total(&p->gaps);
 	list_for_each (phase, sum->phases, sum->n_phases)
 		steps = ns_add(steps, phase->total);

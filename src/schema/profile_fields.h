@@ -130,6 +130,21 @@ SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part t
 	"nanosecond; absent if 0")
 SHAPE(SEQUENCE, path_estimated_us, US, OPTIONAL, "the part of all these that was divided in proportion: of a gap with more than 256 changes of "
 	"thread or state, in which the request came, only the last 256 are kept one by one; absent if 0")
+SHAPE(SEQUENCE, answerN_comm, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_pid, COUNT, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_state, STATE, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_call, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_file, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_peer, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_behind, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_behind_tid, COUNT, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_behind_us, US, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_in, STRING, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answerN_us, US, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answer_rest_us, US, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, answer_unknown_us, US, OPTIONAL, "what the first part of the answer waited for, keys as those of `path1_us`: they sum to `first_answered`. Absent where that "
+	"is not known, and of requests that are not joined")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
 SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
 	"is no stage of its own: every stage contains some of it. Absent while unknown, and if inftrace runs in a pid namespace")
@@ -317,6 +332,8 @@ STAGE(SEQUENCE, to_engine, US, OPTIONAL, "the part of `queued` until the request
 STAGE(SEQUENCE, sent, US, OPTIONAL, "the part of `to_engine` until the server passed the request on to the engine, if the preset says where that is, "
 	"and it was recorded")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
+STAGE(SEQUENCE, first_answered, US, OPTIONAL, "the end of `ttft_client`: from when its first output was there until the first part of the answer was written; "
+	"of an answer in one part, from the end of its last step. Not a part of `total`")
 STAGE(SEQUENCE, answered, US, OPTIONAL, "from the end of its last step until the end of the answer was written; not a part of `total`. If "
 	"`write_blocked_us` is as long, the client read slowly")
 

@@ -320,6 +320,7 @@ static const char *const rec_kinds[] = {
 	[REC_MESSAGE] = "message",
 	[REC_GAP] = "gap",
 	[REC_SENT] = "sent",
+	[REC_ANSWERED] = "answered",
 	[REC_METRIC] = "metric",
 };
 

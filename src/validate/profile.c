@@ -421,6 +421,8 @@ static void check_request_sums(struct profile_check *check, const struct json_no
 		if (sum_of(shape, row, &sum) && sum != ns_of(stages, spans[i]))
 			LINE_PROBLEM(check, "shape: the parts of the GPU of %s do not sum to it", spans[i]);
 	}
+	if (path_sum(shape, "answer", &sum) && sum != ns_of(stages, "first_answered"))
+		LINE_PROBLEM(check, "shape: the causes of the answer sum to %lld ns, first_answered is %lld ns", (long long)sum, (long long)ns_of(stages, "first_answered"));
 	check_path(check, shape, "queued, without behind_others, and between",
 		ns_or_0(stages, "queued") - ns_or_0(stages, "behind_others") + ns_or_0(stages, "between"));
 }

@@ -25,8 +25,8 @@ void gap_log_add(struct gap_log *l, const struct rec_gap *gap);
 uint64_t gap_log_sum(const struct gap_log *l, uint32_t tgid, uint64_t context, uint64_t from_ns, uint64_t to_ns, bool queued, struct causes *c);
 
 /*
- * Of a log of REC_SENT alone: adds the causes of the time from from_ns until a request was passed on to its engine, which was before to_ns.
- * id: sequence_id_hash() of its own. Returns when that was; 0: not known.
+ * Of a log of REC_SENT alone: adds the causes of the time from from_ns until what `id` stands for (struct rec_gap, `context`) was passed
+ * on, which was at to_ns at the latest. Returns when that was; 0: not known.
  */
 uint64_t gap_log_sent(const struct gap_log *l, uint64_t id, uint64_t from_ns, uint64_t to_ns, struct causes *c);
 

@@ -246,9 +246,11 @@ static bool runs_steps_for(uint32_t tgid, void *arg)
 /* When the request came is not known yet. One that took longer than this, or than GAP_SEGMENTS_MAX, to be passed on has the rest unknown. */
 #define SENT_BACK_NS (10 * NSEC_PER_SEC)
 
-void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+/* h: the thread that passed something on at `at`, which came after from_ns; id: of what. */
+static void pass_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, uint64_t from_ns, uint64_t at,
+	bool (*is_answer)(uint32_t tgid, void *arg), void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
-	uint64_t at = h->start_ns, from = at > g->open_ns + SENT_BACK_NS ? at - SENT_BACK_NS : g->open_ns;
+	uint64_t from = from_ns > g->open_ns ? from_ns : g->open_ns;
 
 	if (at <= from)
 		return;
@@ -259,8 +261,26 @@ void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(
 	g->gap.h.dur_ns = at - from;
 	g->gap.context = id;
 	g->gap.step = 0;
-	way_back_of_request(g->walker, h->tid, g->open_ns, from, at, runs_steps_for, &(struct asker){ g, h->tgid }, &g->way);
+	way_back_of_request(g->walker, h->tid, g->open_ns, from, at, is_answer, &(struct asker){ g, h->tgid }, &g->way);
 	cb(&g->gap.h, gap_fill(&g->gap, &g->way), arg);
+}
+
+void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	pass_sent(g, h, id, h->start_ns > SENT_BACK_NS ? h->start_ns - SENT_BACK_NS : 0, h->start_ns, runs_steps_for, cb, arg);
+}
+
+/* An answer is what processes that run steps have written. */
+static bool is_no_answer(uint32_t tgid, void *arg)
+{
+	(void)tgid;
+	(void)arg;
+	return false;
+}
+
+void gaps_answered(struct gaps *g, const struct rec_hdr *h, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
+{
+	pass_sent(g, h, h->start_ns, h->start_ns, h->start_ns + h->dur_ns, is_no_answer, cb, arg);
 }
 
 static void leave_out_short(struct way *way)

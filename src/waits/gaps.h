@@ -30,6 +30,9 @@ void gaps_step(struct gaps *g, const struct rec_step *r);
 /* A server passes a request on to its engine, by h: passes on what that waited for. id: of the request. */
 void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);
 
+/* The first part of an answer was written, as h, a REC_ANSWERED, says: likewise. */
+void gaps_answered(struct gaps *g, const struct rec_hdr *h, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);
+
 /* Passes on what the step waited for: all that this takes has been logged by its end. Without this call it comes with the gaps. */
 void gaps_waits(struct gaps *g, const struct rec_step *r, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg);
 

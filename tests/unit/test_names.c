@@ -203,7 +203,8 @@ TEST(test_rec_kinds)
 		{ REC_MAPPED, "mapped" }, { REC_IRQ, "irq" }, { REC_MEMORY, "memory" }, { REC_HOLD, "hold" },
 		{ REC_PLACED, "placed" }, { REC_SAMPLE, "sample" }, { REC_STACK, "stack" }, { REC_GPU, "gpu" },
 		{ REC_GPU_STEP, "gpu_step" }, { REC_MESSAGE, "message" }, { REC_GPU_LOAD, "gpu_load" },
-		{ REC_NODE, "node" }, { REC_GAP, "gap" }, { REC_SENT, "sent" }, { REC_METRIC, "metric" } };
+		{ REC_NODE, "node" }, { REC_GAP, "gap" }, { REC_SENT, "sent" }, { REC_METRIC, "metric" },
+		{ REC_ANSWERED, "answered" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		assert_string_equal(rec_kind_name(names[i].kind), names[i].name);

@@ -400,7 +400,7 @@ TEST_WITH(test_joined, setup, teardown)
 		"\"own_prefill_blocked_futex\":0.001,\"own_decode\":1.000,\"own_decode_cpu\":0.999,"
 		"\"own_decode_blocked_futex\":0.001,\"others\":0.000,\"between\":1.000,\"ttft_others\":0.000,"
 		"\"ttft_between\":0.000,\"ttft\":1.000,\"tpot_p50\":2.000,\"tpot_p90\":2.000,\"tpot_p99\":2.000,"
-		"\"tpot_max\":2.000,\"ttft_client\":1.700,\"answered\":0.100}");
+		"\"tpot_max\":2.000,\"ttft_client\":1.700,\"first_answered\":0.100,\"answered\":0.100}");
 	for (size_t i = 1; i < 6; i++) {
 		assert_text(shape(&o, i, "joined"), "false");
 		assert_text(shape(&o, i, "source_kind"), i < 3 ? "sequence" : "socket");
