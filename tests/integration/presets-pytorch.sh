@@ -6,15 +6,7 @@
 
 . "$(dirname "$0")/../lib.sh"
 
-# an interpreter of another origin may be first in PATH
-python=
-for p in python3 /usr/bin/python3; do
-	if "$p" -c 'import torch' 2>/dev/null; then
-		python=$p
-		break
-	fi
-done
-[ "$python" ] || skip_all "python3-torch is not installed (apt-get install --no-install-recommends python3-torch)"
+python=$(python_with torch) || skip_all "python3-torch is not installed (apt-get install --no-install-recommends python3-torch)"
 
 # operators NAME COMMAND...: what runs torch_model.py, with $TMP at /mnt or as it is, and its files in $TMP/NAME
 operators() {

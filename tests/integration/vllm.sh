@@ -93,6 +93,21 @@ test_lock_kept() {
 	served lock "$(often 160 400)" 40 gil 20 -- -e +samples
 }
 
+# The same where its processes talk over ZeroMQ, each through threads of its own, as vLLM's.
+test_zeromq() {
+	local python TRANSPORT=-z
+	if python=$(python_with zmq); then
+		RUN=(env PYTHONDONTWRITEBYTECODE=1 "$python")
+		served zeromq "$(often 160 400)" 40 gil 20 -- -e +samples || return 0
+		check "zeromq: valid" "$INFTRACE" validate "$TMP/zeromq.jsonl"
+		"$INFTRACE" report "$TMP/zeromq.jsonl" >"$TMP/report"
+		check "zeromq: the report names who held up answers" \
+			sh -c "sed -n '/^Answers began .* after their first tokens were there, waiting for$/,/^$/p' '$TMP/report' | grep -q 'from parse_large (serve.py:'"
+	else
+		skip "zeromq" "python3-zmq is not installed (apt-get install --no-install-recommends python3-zmq)"
+	fi
+}
+
 # Its tokenizer, a process of its own, gets no CPU, while the engine is busy with other requests.
 test_starved() {
 	served starved "$(often 160 400)" 40 starve 20

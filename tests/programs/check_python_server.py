@@ -41,6 +41,23 @@ def check_held(clients, got, plant, held, passed):
         raise Wrong("too few are right")
 
 
+def check_answers(clients, got, plant, held):
+    """Of each request, for how long the first part of its answer could not be written once its first token was there."""
+    right = missed = wrong = 0
+    for name, client in clients.items():
+        shape, late = got[f"GET /{name}"]["shape"], ns(got[f"GET /{name}"]["stage_us"].get("first_answered", 0))
+        lost = overlap(held, client["first"] - late, client["first"])
+        named = any("parse_large (serve.py:" in shape.get(f"answer{i}_in", "") for i in range(1, 5))
+        if lost >= LOST_NS and lost >= LOST * late:
+            right, missed = right + named, missed + (not named)
+        elif lost <= NOT_LOST_NS:
+            wrong += named
+    print(f"{right + missed} answers began late by it, {right} of them name it; {wrong} others do")
+    # a loop that is held up as a request comes hits few that have their first token and no answer
+    if right < {"gil": 2}.get(plant, 0) or wrong > 0.1 * right or missed > max(1, 0.25 * right):
+        raise Wrong("too few answers are right")
+
+
 def check_collected(clients, got, held):
     """Of each request from its first token to its last, for how long the engine collected garbage. A client may read late."""
     hit = free = wrong = 0
@@ -103,6 +120,8 @@ def check(clients, profile, api, engine, plant=None, output=()):
         check_collected(clients, got, held)
     elif plant:
         check_held(clients, got, plant, held, passed)
+        if plant != "starve":
+            check_answers(clients, got, plant, held)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
 A server whose engine, in a process of its own, has the names of a real one's, those of the engine_names.py beside it:
-serve.py SLOTS [PLANT EVERY]. It prints its port and "ready", answers
+serve.py [-z] SLOTS [PLANT EVERY]; -z: they talk over ZeroMQ. It prints its port and "ready", answers
 requests of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by
 SIGTERM. Each EVERYth request is the begin of something that holds up others, and it prints from when to when, and when it passed each
 request on; of garbage also for how long it was on a CPU:
@@ -69,10 +69,11 @@ class Api:
         self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if plant in ("hold", "gil") else ""
         self.states = {}
         self.asked = collections.deque()
+        self.task = None
         self.tokenizer, self.hog = (child(f)[1] for f in (tokenizer, hog)) if plant == "starve" else (None, None)
 
-    def take(self):
-        for request_id, over in self.pipe.recv():
+    def take(self, told):
+        for request_id, over in told:
             self.states[request_id].queue.put_nowait(over)
 
     def take_words(self):
@@ -124,7 +125,10 @@ class Api:
 async def serve(api):
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_reader(api.pipe.fileno(), api.take)
+    if hasattr(api.pipe, "take"):
+        api.task = loop.create_task(api.pipe.take(api.take))
+    else:
+        loop.add_reader(api.pipe.fileno(), lambda: api.take(api.pipe.recv()))
     if api.tokenizer:
         loop.add_reader(api.tokenizer.fileno(), api.take_words)
     loop.add_signal_handler(signal.SIGTERM, over.set)
@@ -132,18 +136,27 @@ async def serve(api):
     print(server.sockets[0].getsockname()[1], "ready", sep="\n", flush=True)
     await over.wait()
     server.close()
+    if api.task:
+        api.task.cancel()
+        await api.pipe.send(None)
 
 
 def main():
-    plant, every = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 3 else (None, 0)
-    process, pipe = child(engine, int(sys.argv[1]), plant)
+    _, *args = sys.argv
+    zmq = args[0] == "-z"
+    slots, plant, every, *_ = (*args[zmq:], None, 0)
+    start = child
+    if zmq:
+        from zmq_pipe import child as start
+    process, pipe = start(engine, int(slots), plant)
     pipe.recv()
-    api = Api(pipe, plant, every)
+    api = Api(pipe, plant, int(every))
     asyncio.run(serve(api))
-    for other in (pipe, api.tokenizer, api.hog):
+    for other in (None if zmq else pipe, api.tokenizer, api.hog):
         if other:
             other.send(None)
     process.join()
+    os._exit(0)  # whatever ZeroMQ's threads are at
 
 
 if __name__ == "__main__":

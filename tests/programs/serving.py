@@ -15,13 +15,16 @@ def say(*words):
     print(" ".join(map(str, words)) + "\n", end="", flush=True)
 
 
+def spawn(function, *args):
+    process = multiprocessing.get_context("spawn").Process(target=function, args=args)
+    process.start()
+    return process
+
+
 def child(function, *args):
     """Returns the process and its pipe."""
-    processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    process = processes.Process(target=function, args=(theirs, *args))
-    process.start()
-    return process, ours
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    return spawn(function, theirs, *args), ours
 
 
 def load(library):
