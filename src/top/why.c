@@ -597,7 +597,8 @@ int why_run(struct record_options *o, uint64_t duration_ns)
 	code = record_run(o);
 	if (code == EXIT_OK && w.text) {
 		fputs(w.text, stdout);
-		put_last(profile, duration_ns);
+		/* a signal may have ended it before */
+		put_last(profile, w.now_ns < w.due_ns ? duration_ns - (w.due_ns - w.now_ns) : duration_ns);
 	}
 	free(w.text);
 	unlink(profile);

@@ -15,15 +15,18 @@ blamed() {
 # stuck HOW: gets stuck while why looks at it. Its output is in TMP/HOW.why.
 stuck() {
 	waiting pid "$1" "$PROGRAMS/stuck" "$1"
-	"$INFTRACE" why -d 8s --engine "$TMP/stuck.engine.json" -p "$pid" >"$TMP/$1.why" 2>"$TMP/$1.err" &
+	"$INFTRACE" why -d 60s --engine "$TMP/stuck.engine.json" -p "$pid" >"$TMP/$1.why" 2>"$TMP/$1.err" &
 	why=$!
 	wait_until 60 runs "$pid" || not_ok "$1: looks" "$(cat "$TMP/$1.err")"
 	sleep 2
 	say "$1" go
 	wait_until 60 blamed "$1" || not_ok "$1: is stuck" "$(cat "$TMP/$1.out")"
 	blame=$(grep -E '^[0-9]+$' "$TMP/$1.out")
+	sleep 4
+	kill -INT "$why"
 	ended "$1: ends" "$why"
 	sed 's/^/# /' "$TMP/$1.why"
+	same "$1: ended before its time" "$(sed -n 's/^The last \(.*\):$/\1/p' "$TMP/$1.why" | grep -vxE '([4-9]|[1-5][0-9])\.[0-9]* s')" ""
 	check "$1: one screen" test "$(wc -l <"$TMP/$1.why")" -le 60
 }
 
