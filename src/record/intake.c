@@ -113,11 +113,6 @@ static void intake_pass_record(struct intake *in, const struct rec_hdr *h, size_
 {
 	uint64_t id;
 
-	if (h->kind == REC_ANSWERED) {
-		if (in->gaps)
-			gaps_answered(in->gaps, h, intake_pass_gap, in);
-		return;
-	}
 	if (h->kind == REC_STEP && in->gaps)
 		gaps_step(in->gaps, (const struct rec_step *)h);
 	if (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS)
@@ -167,7 +162,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (h->kind >= REC_KIND_MAX || !record_is_whole(h, size))
 		return;
-	if (in->sink && h->kind != REC_SAMPLE && !(h->kind == REC_TASK && h->id == TASK_STRANGER))
+	if (in->sink && h->kind != REC_SAMPLE && h->kind != REC_ANSWERED && !(h->kind == REC_TASK && h->id == TASK_STRANGER))
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		intake_learn_threads(in, h);
@@ -181,6 +176,10 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	case REC_SAMPLE: /* sinks get the REC_STACK made of it */
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
+		return;
+	case REC_ANSWERED: /* likewise a REC_SENT */
+		if (in->gaps && in->sink)
+			gaps_answered(in->gaps, h, intake_pass_gap, in);
 		return;
 	case REC_NODE:
 	case REC_STEP:
