@@ -123,6 +123,18 @@ static void text_add_gap_cause(struct text *t, const struct model *m, const stru
 		text_add(t, ", mostly by `%s`", GAP_NAME(m, r->gap_by.name));
 }
 
+/* The largest cause of the time until the answer began, if surely most of what is late is its; an answer that came late may have begun
+ * only then. */
+static void text_add_answer_cause(struct text *t, const struct model *m, const struct request *r, const struct request_late *late)
+{
+	int64_t rest = late->kind == REQUEST_LATE_ANSWER ? request_written(r) - (r->ttft_client - r->total) : 0;
+
+	if (late->kind != REQUEST_LATE_WRITTEN && (late->kind != REQUEST_LATE_ANSWER || rest < 0 || r->ttft_client < r->total))
+		return;
+	if (r->answer_by.name && r->answer_by.ns - rest > late->excess / 2)
+		text_add(t, ", mostly by `%s`", GAP_NAME(m, r->answer_by.name));
+}
+
 static void text_add_late_part(struct text *t, const struct model *m, const struct process *p, const struct request *r,
 	enum request_late_kind kind, const struct request_late_part *part)
 {
@@ -174,8 +186,7 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 	if (late->kind == REQUEST_LATE_ANSWER && 2 * late->held >= late->excess)
 		text_add(&t, ": %s waiting in calls that write it, as for a client that reads slowly",
 			DURATION(late->held));
-	if (late->kind == REQUEST_LATE_WRITTEN && r->answer_by.ns > late->excess / 2)
-		text_add(&t, ", mostly by `%s`", GAP_NAME(m, r->answer_by.name));
+	text_add_answer_cause(&t, m, r, late);
 	if (late->kind == REQUEST_LATE_TOKENS)
 		text_add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {
