@@ -401,9 +401,9 @@ python_versions() {
 replays_of() {
 	"$INFTRACE" record -q --engine none --py-step none -o /dev/null -f chrome -- python3 -c pass 2>"$TMP/err" || true
 	! grep -q 'not in' "$TMP/err" || skip_all "its steps cannot be seen: $(grep -m 1 'not in' "$TMP/err")"
-	REPLAYED=$1 AT=$TMP/at NEAR='' TRANSPORT=''
+	REPLAYED=$1 AT=$TMP/at NEAR='' SERVE=serve.py
 	mkdir "$AT"
-	cp -r "$TOP/tests/programs/$1_like/." "$TOP/tests/programs/"{serve,serving,zmq_pipe}.py "$TOP/tests/programs/schedules/$1"-*.gz "$AT"
+	cp -r "$TOP/tests/programs/$1_like/." "$TOP/tests/programs/"{serve,serving,serve_uvicorn}.py "$TOP/tests/programs/schedules/$1"-*.gz "$AT"
 	gunzip "$AT"/*.gz
 	gcc -shared -o "$AT/$2" -x c - <<<'int nothing;'
 	RUN=(env PYTHONDONTWRITEBYTECODE=1 python3)
@@ -442,11 +442,11 @@ replay_next() {
 }
 
 # served NAME REQUESTS GAP SERVE-ARGUMENT... [-- RECORD-OPTION...]: after replays_of, a server, whose API is one process, which has the
-# sockets and is named with -p, and its engine another one. TRANSPORT: as serve.py's first argument, or empty.
+# sockets and is named with -p, and its engine another one. SERVE: the program.
 served() {
 	local name=$1 engine
 	args_split "${@:4}"
-	server_started "$name" env -C "$AT" "${RUN[@]}" serve.py $TRANSPORT 2 "${BEFORE[@]}"
+	server_started "$name" env -C "$AT" "${RUN[@]}" "$SERVE" 2 "${BEFORE[@]}"
 	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
 	recording TRACER "$name" --strict --engine "$TOP/engines/$REPLAYED.json" --engine "$TOP/engines/python.json" \
 		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1
@@ -472,7 +472,7 @@ watchpoints_took_over() {
 	check "$1: none was missed" test -z "$(grep 'watchpoints .* were missed' "$TMP/$1.err")"
 }
 
-# python_with MODULE: prints a Python that has it. Another one may be first in PATH.
+# python_with MODULE[,MODULE...]: prints a Python that has them. Another one may be first in PATH.
 python_with() {
 	local p
 	for p in python3 /usr/bin/python3; do

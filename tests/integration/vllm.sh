@@ -93,18 +93,18 @@ test_lock_kept() {
 	served lock "$(often 160 400)" 40 gil 20 -- -e +samples
 }
 
-# The same where its processes talk over ZeroMQ, each through threads of its own, as vLLM's.
-test_zeromq() {
-	local python TRANSPORT=-z
-	if python=$(python_with zmq); then
+# The same with the libraries that vLLM's API server has: uvicorn and its like; and its processes talk over ZeroMQ.
+test_uvicorn() {
+	local python SERVE=serve_uvicorn.py
+	if python=$(python_with uvicorn,fastapi,uvloop,httptools,zmq); then
 		RUN=(env PYTHONDONTWRITEBYTECODE=1 "$python")
-		served zeromq "$(often 160 400)" 40 gil 20 -- -e +samples || return 0
-		check "zeromq: valid" "$INFTRACE" validate "$TMP/zeromq.jsonl"
-		"$INFTRACE" report "$TMP/zeromq.jsonl" >"$TMP/report"
-		check "zeromq: the report names who held up answers" \
+		served uvicorn "$(often 160 400)" 50 gil 20 -- -e +samples || return 0
+		check "uvicorn: valid" "$INFTRACE" validate "$TMP/uvicorn.jsonl"
+		"$INFTRACE" report "$TMP/uvicorn.jsonl" >"$TMP/report"
+		check "uvicorn: the report names who held up answers" \
 			sh -c "sed -n '/^Answers began .* after their first tokens were there, waiting for$/,/^$/p' '$TMP/report' | grep -q 'from parse_large (serve.py:'"
 	else
-		skip "zeromq" "python3-zmq is not installed (apt-get install --no-install-recommends python3-zmq)"
+		skip "uvicorn" "packages are missing (apt-get install --no-install-recommends python3-uvicorn python3-fastapi python3-uvloop python3-httptools python3-zmq)"
 	fi
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
 A server whose engine, in a process of its own, has the names of a real one's, those of the engine_names.py beside it:
-serve.py [-z] SLOTS [PLANT EVERY]; -z: they talk over ZeroMQ. It prints its port and "ready", answers
+serve.py SLOTS [PLANT EVERY]. It prints its port and "ready", answers
 requests of tests/programs/serve_client.py with the headers, ids and events of the OpenAI API, as uvicorn writes them, and ends by
 SIGTERM. Each EVERYth request is the begin of something that holds up others, and it prints from when to when, and when it passed each
 request on; of garbage also for how long it was on a CPU:
@@ -69,7 +69,6 @@ class Api:
         self.large = json.dumps([{f"key {i}": list(range(20))} for i in range(60000)]) if plant in ("hold", "gil") else ""
         self.states = {}
         self.asked = collections.deque()
-        self.task = None
         self.tokenizer, self.hog = (child(f)[1] for f in (tokenizer, hog)) if plant == "starve" else (None, None)
 
     def take(self, told):
@@ -95,69 +94,71 @@ class Api:
         elif self.plant == "starve":
             self.hog.send(HOGGED_NS)
 
+    async def begin(self, name, asked, text):
+        """Passes a request on. Returns the id that its client sees, and what is kept of it."""
+        planted = self.every and int(name) % self.every == self.every - 1
+        if planted:
+            self.begin_plant()
+        await self.tokenize(text)
+        request_id = "cmpl-" + (name or uuid.uuid4().hex)
+        inner = inner_id(request_id)
+        state = self.states[inner] = pass_on(self.pipe, inner, asked, planted)
+        if self.every:
+            say("passed", name, now())
+        return request_id, inner, state
+
+    async def events(self, request_id, inner, state):
+        for n in itertools.count():
+            over = await state.queue.get()
+            yield "data: " + json.dumps({"id": request_id, "object": "text_completion", "choices": [{"index": 0, "text": f"{n}"}]},
+                                        separators=(",", ":")) + " x\n"
+            if over:
+                break
+        del self.states[inner]
+
     async def answer(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         url = urllib.parse.urlsplit(head.split(" ", 2)[1])
         asked = {k: int(v) for k, v in urllib.parse.parse_qsl(url.query)}
-        planted = self.every and int(url.path[1:]) % self.every == self.every - 1
-        if planted:
-            self.begin_plant()
-        await self.tokenize(head)
-        request_id = "cmpl-" + (url.path[1:] or uuid.uuid4().hex)
-        inner = inner_id(request_id)
-        state = self.states[inner] = pass_on(self.pipe, inner, asked, planted)
-        if self.every:
-            say("passed", url.path[1:], now())
+        request = await self.begin(url.path[1:], asked, head)
         writer.write(b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
-        for n in itertools.count():
-            over = await state.queue.get()
-            event = "data: " + json.dumps({"id": request_id, "object": "text_completion", "choices": [{"index": 0, "text": f"{n}"}]},
-                                          separators=(",", ":")) + " x\n"
+        async for event in self.events(*request):
             writer.write(f"{len(event):x}\r\n{event}\r\n".encode())
-            if over:
-                break
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         writer.close()
-        del self.states[inner]
+
+
+def say_ready(port):
+    print(port, "ready", sep="\n", flush=True)
 
 
 async def serve(api):
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
-    if hasattr(api.pipe, "take"):
-        api.task = loop.create_task(api.pipe.take(api.take))
-    else:
-        loop.add_reader(api.pipe.fileno(), lambda: api.take(api.pipe.recv()))
+    loop.add_reader(api.pipe.fileno(), lambda: api.take(api.pipe.recv()))
     if api.tokenizer:
         loop.add_reader(api.tokenizer.fileno(), api.take_words)
     loop.add_signal_handler(signal.SIGTERM, over.set)
     server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], "ready", sep="\n", flush=True)
+    say_ready(server.sockets[0].getsockname()[1])
     await over.wait()
     server.close()
-    if api.task:
-        api.task.cancel()
-        await api.pipe.send(None)
+    api.pipe.send(None)
 
 
-def main():
-    _, *args = sys.argv
-    zmq = args[0] == "-z"
-    slots, plant, every, *_ = (*args[zmq:], None, 0)
-    start = child
-    if zmq:
-        from zmq_pipe import child as start
+def main(start, run):
+    """start: makes the engine's process; run: answers with what it says until the end."""
+    slots, plant, every, *_ = (*sys.argv[1:], None, 0)
     process, pipe = start(engine, int(slots), plant)
     pipe.recv()
     api = Api(pipe, plant, int(every))
-    asyncio.run(serve(api))
-    for other in (None if zmq else pipe, api.tokenizer, api.hog):
+    asyncio.run(run(api))
+    for other in (api.tokenizer, api.hog):
         if other:
             other.send(None)
     process.join()
-    os._exit(0)  # whatever ZeroMQ's threads are at
 
 
 if __name__ == "__main__":
-    main()
+    main(child, serve)
