@@ -54,7 +54,7 @@ def check_answers(clients, got, plant, held):
             wrong += named
     print(f"{right + missed} answers began late by it, {right} of them name it; {wrong} others do")
     # a loop that is held up as a request comes hits few that have their first token and no answer
-    if right < {"gil": 2}.get(plant, 0) or wrong > 0.1 * right or missed > max(1, 0.25 * right):
+    if right < {"gil": 2}.get(plant, 0) or wrong > max(2, 0.1 * right) or missed > max(1, 0.25 * right):
         raise Wrong("too few answers are right")
 
 

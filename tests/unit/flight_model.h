@@ -66,6 +66,7 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 		[REC_GAP] = REC_GAP_SIZE(2),
 		[REC_SENT] = REC_GAP_SIZE(3),
 		[REC_METRIC] = sizeof(struct rec_metric),
+		[REC_ANSWERED] = sizeof(struct rec_hdr),
 	};
 	uint64_t seed = m->seed + n * UINT64_C(0x9e3779b97f4a7c15), r = 0;
 	enum rec_kind kind;
