@@ -46,8 +46,6 @@ static __always_inline void python_note_call(struct python_watched *w, const str
 		w->others = 1;
 	if (w->state == PYTHON_WATCH_TRIED)
 		__sync_fetch_and_add(&w->seen[what][call->by == PYTHON_BY_WATCH], 1);
-	else if (w->state == PYTHON_WATCH_NONE && what == PYTHON_IS_STEP)
-		__sync_fetch_and_add(&w->steps, 1);
 }
 
 /* A probe has seen the step in flight end, of which a watchpoint has seen the beginning. */

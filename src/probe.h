@@ -559,8 +559,7 @@ struct python_watched {
 	u64 code[PYTHON_WHATS], first[PYTHON_WHATS];
 	/* calls, and ends of steps, while they are tried */
 	u32 seen[PYTHON_WHATS][PYTHON_BYS], left[PYTHON_BYS];
-	u32 steps, pad; /* before they are tried */
-	u64 hits;       /* of the watchpoints */
+	u64 hits; /* of the watchpoints */
 	struct python_walk walk; /* ... this */
 };
 

@@ -34,7 +34,6 @@
 /* Probes and watchpoints must agree on this many steps, before they have seen as many as ... */
 #define TRIED_STEPS 16
 #define TRIED_STEPS_MAX 64
-#define UNSEEN_STEPS 64
 /* A process that was seen to make steps for less than this is left alone: watchpoints, and probes by process, cost some milliseconds. */
 #define SEEN_NS NSEC_PER_SEC
 #define THREADS_MAX 512
@@ -315,14 +314,11 @@ static const char *names_refuse(const struct watches *w, const struct python_wat
 	return NULL;
 }
 
-/* Whether the probes have seen one function for each purpose that is watched. A process with as many steps and none for one has none:
- * a rank's batches are those of its engine. */
+/* Whether the probes have seen one function for each purpose that is watched. */
 static bool has_all(const struct python_watched *s, const struct python_calls *calls)
 {
-	bool many = __atomic_load_n(&s->steps, __ATOMIC_RELAXED) >= UNSEEN_STEPS;
-
 	for (unsigned int i = 0; i < calls->n; i++) {
-		if (calls->names[i].what < PYTHON_WHATS && !s->code[calls->names[i].what] && !many)
+		if (calls->names[i].what < PYTHON_WHATS && !s->code[calls->names[i].what])
 			return false;
 	}
 	return true;
