@@ -45,7 +45,7 @@ enum rec_kind {
 	REC_GAP,      /* made in user space: what came between two steps of a context, and who caused it */
 	REC_SENT,     /* made in user space: a server passes a request on to its engine, or an answer to its client, and what that waited for */
 	REC_METRIC,   /* made in user space: a value of the engine's own metrics */
-	REC_ANSWERED, /* the header alone, of the thread that wrote the first part of an answer: from the begin of its request until then */
+	REC_ANSWERED, /* the header alone, of the thread that wrote the first part of an answer: from the beginning of its request until then */
 	REC_KIND_MAX,
 };
 
@@ -652,8 +652,8 @@ struct gap_segment {
 /* From the end of a context's step to the start of its next one; with REC_F_OPEN_START, from the window's begin to its first one.
  * The causes, with the others and the unknown time, sum to it. With GAP_F_WITHIN, the step itself: they sum to its waits, and
  * the segments leave out what its thread ran, and short ones. A REC_SENT is one up to the instant at which a request was passed on, from
- * some time before it came: context is sequence_id_hash() of its id, and step 0; or up to the first part of an answer, with the begin
- * of its request as context. */
+ * some time before it came: context is sequence_id_hash() of its id, and step 0; or up to the first part of an answer, with the time at
+ * which its request began as context. */
 struct rec_gap {
 	struct rec_hdr h; /* tid: the thread of the step; id: its probe */
 	u64 context;

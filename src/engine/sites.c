@@ -1049,7 +1049,6 @@ static void find_types(const struct code *c, struct tensor_args *t)
 {
 	struct code_place at = code_at(c, c->vaddr);
 	const cs_insn *in = c->in;
-	const cs_x86_op *largest = &in->detail->x86.operands[1];
 	x86_reg tensor = X86_REG_INVALID;
 	uint32_t found = 0;
 
@@ -1062,14 +1061,13 @@ static void find_types(const struct code *c, struct tensor_args *t)
 		else if (in->id == X86_INS_MOVZX && op[1].type == X86_OP_MEM && op[1].size == 2 && op[1].mem.base == tensor &&
 			 op[1].mem.disp > 0 && op[1].mem.disp < INT16_MAX)
 			found = (uint32_t)op[1].mem.disp;
-		else if (found)
+		else if (found && in->id == X86_INS_CMP && op[0].size == 2 && op[1].type == X86_OP_IMM && op[1].imm > 0 &&
+			 op[1].imm < 1 << SHAPE_TYPE_BITS)
+			t->n_types = (uint8_t)op[1].imm;
+		if (found && in->id != X86_INS_MOVZX)
 			break;
 	}
-	if (found && in->id == X86_INS_CMP && in->detail->x86.operands[0].size == 2 && largest->type == X86_OP_IMM && largest->imm > 0 &&
-		largest->imm < 1 << SHAPE_TYPE_BITS) {
-		t->types = found;
-		t->n_types = (uint8_t)largest->imm;
-	}
+	t->types = t->n_types ? found : 0;
 }
 
 static void find_in_code(

@@ -63,8 +63,6 @@ static char *write_tensor(char *p, const struct tensor_args *args, const uint64_
 	if (!type)
 		type = list == INPUT_TYPES ? "unknown" : "";
 	switch (list) {
-	case INPUT_SHAPES:
-		return write_shape(p, vals);
 	case INPUT_TYPES:
 		return fmt_lit(fmt_str(fmt_lit(p, "\"Tensor("), type, strlen(type)), ")\"");
 	case INPUT_PROFILER_TYPES:
@@ -81,13 +79,14 @@ char *inputs_write(char *p, const struct tensor_args *args, const uint64_t *shap
 	*p++ = '[';
 	for (unsigned int i = 0; i < args->n; i++) {
 		bool tensor = args->tensors >> i & 1;
+		char *end;
 
 		p = i ? fmt_lit(p, ",") : p;
-		/* whether a tensor is known shows in its shape */
-		if (tensor && write_shape(p, shapes))
-			p = write_tensor(p, args, shapes, list);
-		else
+		end = tensor ? write_shape(p, shapes) : NULL; /* which shows whether it is known */
+		if (!end)
 			p = fmt_str(p, unknown[list], strlen(unknown[list]));
+		else
+			p = list == INPUT_SHAPES ? end : write_tensor(p, args, shapes, list);
 		shapes += tensor ? 2 : 0;
 	}
 	return fmt_lit(p, "]");

@@ -397,14 +397,16 @@ static void path_add_rows(struct profile_reader *r, const struct process *p, con
 	path_add_rest(r, &to->causes, "(unknown)", unknown);
 }
 
-/* Adds who caused `gap`, a time in which no step ran, by the keys with this prefix of a line of a step or a request. */
+/* Adds who caused `gap`, a time outside of steps, by the keys with this prefix of a line of a step or a request. */
 static void profile_read_path(struct profile_reader *r, const struct process *p, const char *prefix, int64_t gap, struct gap_sum *to,
 	struct largest_cause *ret)
 {
 	struct path_row rows[PATHS_MAX] = {}, none[PATHS_MAX] = {};
 	int64_t rest = 0, known = path_read_rows(r, prefix, rows);
+	char key[32];
 
-	read_us(node_get(r->shape, *prefix == 'p' ? KEY(path_rest_us) : KEY(answer_rest_us)), &rest);
+	snprintf(key, sizeof(key), "%s_rest_us", prefix);
+	read_us(node_get(r->shape, key), &rest);
 	known = ns_add(known, rest);
 	/* the file claims the impossible: nothing is known */
 	if (known > gap)
@@ -808,7 +810,8 @@ static void profile_read_request(struct profile_reader *reader, struct process *
 	if (r.flags & REQUEST_PARTED && (node_get(reader->shape, "path1_us") || node_get(reader->shape, KEY(path_unknown_us))))
 		profile_read_path(reader, p, "path", r.parts[TIME_QUEUED] + r.parts[TIME_BETWEEN] - behind, &p->request_gaps,
 			&s->requests[s->len - 1].gap_by);
-	if (node_get(reader->shape, "answer1_us") && read_us(node_get(reader->stages, KEY(first_answered)), &late))
+	if ((node_get(reader->shape, "answer1_us") || node_get(reader->shape, KEY(answer_unknown_us))) &&
+		read_us(node_get(reader->stages, KEY(first_answered)), &late))
 		profile_read_path(reader, p, "answer", late, &p->answers, &s->requests[s->len - 1].answer_by);
 	if (r.flags & REQUEST_JOINED)
 		served_add_exchange(s, &r, reader->shape, false);

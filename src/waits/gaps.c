@@ -270,8 +270,8 @@ void gaps_sent(struct gaps *g, const struct rec_hdr *h, uint64_t id, void (*cb)(
 	pass_sent(g, h, id, h->start_ns > SENT_BACK_NS ? h->start_ns - SENT_BACK_NS : 0, h->start_ns, runs_steps_for, cb, arg);
 }
 
-/* An answer is what processes that run steps have written. */
-static bool is_no_answer(uint32_t tgid, void *arg)
+/* An answer waits for whatever its server reads, also for what its engine has written. */
+static bool none_is_answer(uint32_t tgid, void *arg)
 {
 	(void)tgid;
 	(void)arg;
@@ -280,7 +280,7 @@ static bool is_no_answer(uint32_t tgid, void *arg)
 
 void gaps_answered(struct gaps *g, const struct rec_hdr *h, void (*cb)(const struct rec_hdr *h, size_t size, void *arg), void *arg)
 {
-	pass_sent(g, h, h->start_ns, h->start_ns, h->start_ns + h->dur_ns, is_no_answer, cb, arg);
+	pass_sent(g, h, h->start_ns, h->start_ns, h->start_ns + h->dur_ns, none_is_answer, cb, arg);
 }
 
 static void leave_out_short(struct way *way)

@@ -167,19 +167,20 @@ TEST(answers_late)
 	struct profile *p = profile_new();
 
 	add_step(p, 1, 0, "prefill", 1, 130000, 10000, "runnable", 0, "");
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		fprintf(p->out,
 			"{\"event\":\"request_prof\"," HEAD ",\"shape\":{\"pid\":1,\"source_kind\":\"sequence\",\"number\":%d,\"sequence\":0,\"ts_us\":%d.000,"
 			"\"output_tokens\":1,\"steps\":1%s,\"joined\":true},\"stage_us\":{\"total\":40000.000,\"queued\":30000.000,\"own_prefill\":10000.000,"
 			"\"own_decode\":0.000,\"others\":0.000,\"between\":0.000,\"ttft\":10000.000,\"ttft_others\":0.000,\"ttft_between\":0.000,"
 			"\"ttft_client\":90000.000,\"first_answered\":50000.000,\"answered\":51000.000}}\n",
 			i + 1, 100000 * (i + 1),
-			i ? ",\"answer_unknown_us\":50000.000" : /* no cause: not counted */
+			i == 1 ? ",\"answer_unknown_us\":50000.000" :
+			i == 2 ? "" : /* without a word of causes: not counted */
 				",\"answer1_comm\":\"loop\",\"answer1_tid\":9,\"answer1_pid\":8,\"answer1_state\":\"cpu\",\"answer1_us\":40000.000"
 				",\"answer_rest_us\":6000.000,\"answer_unknown_us\":4000.000");
 	PROFILE_SAYS(p, ARGV("-"),
-		"\nAnswers began 50.0 ms after their first tokens were there, waiting for\n   80.0 %    40.0 ms  loop (8): cpu\n"
-		"   12.0 %    6.00 ms  (others)\n    8.0 %    4.00 ms  (unknown)\n",
+		"\nAnswers began 100 ms after their first tokens were there, waiting for\n   54.0 %    54.0 ms  (unknown)\n"
+		"   40.0 %    40.0 ms  loop (8): cpu\n    6.0 %    6.00 ms  (others)\n",
 		"first token written 50.0 ms after the step that gave it, mostly by `loop (8): cpu`\n",
 		"first token written 50.0 ms after the step that gave it\n",
 		"answer written 51.0 ms after its last step, mostly by `loop (8): cpu`\n");
