@@ -617,6 +617,8 @@ unsigned int recorder_finish(struct recorder *rec)
 	if (rec->w->in->gpu)
 		gpu_stop(rec->w->in->gpu, moved_ns);
 	recorder_settled(&rec->sink);
+	if (rec->w->o->triggers)
+		recorder_fire_trigger(rec, trigger_finish(rec->w->o->triggers));
 	rec->ending = true;
 	while (rec->n_requests) {
 		session_drain(rec->w->c->session);

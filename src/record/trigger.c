@@ -116,6 +116,7 @@ void rates_free(struct rates *rs)
 
 /* ---- time in the queue: between a request's socket and its first step, where the two can be joined ---- */
 
+#define SETTLED_ROUNDS 3 /* after which step_requests_settled() has taken all steps */
 #define DECIDE_NS (NSEC_PER_SEC / 2) /* between two looks for requests that belong together */
 #define KEPT_NS (30 * NSEC_PER_SEC)  /* what ended this long before the latest can no longer be joined */
 
@@ -748,6 +749,17 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 		trigger_take_gpu_step(set, (const struct rec_gpu_step *)h);
 	else if (h->kind == REC_REQUEST)
 		trigger_take_request(set, (const struct rec_request *)h);
+	return take_hit(set);
+}
+
+const struct trigger_hit *trigger_finish(struct trigger_set *set)
+{
+	for (int i = 0; set->requests && i < SETTLED_ROUNDS; i++)
+		step_requests_settled(set->requests);
+	if (set->queue) {
+		set->queue->decided = 0;
+		judge_queue(set);
+	}
 	return take_hit(set);
 }
 

@@ -132,6 +132,9 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 /* See struct sink_ops: by now steps are in order as far as possible. */
 const struct trigger_hit *trigger_settled(struct trigger_set *set);
 
+/* The recording is over: judges what was waiting for more. Nothing but hits may follow. */
+const struct trigger_hit *trigger_finish(struct trigger_set *set);
+
 /* `n` steps were lost, perhaps with the tokens that requests wait for. */
 void trigger_lost_steps(struct trigger_set *set, uint64_t n);
 

@@ -35,17 +35,26 @@ test_first() {
 	dumps first 1 'request_ttft>600ms: the request of sequence [0-9]+ of pid [0-9]+ had .* (in|of) step [0-9]+'
 }
 
-# Requests over HTTP: those that can be joined with their sockets are known to have been queued, if only for a moment.
-test_queue() {
-	server_started queue "$serve" -H -p 4 -l "$TMP/queue.served" "${MODEL_ARGS[0]}" "$model"
-	background "$INFTRACE" record -e +requests --flight-recorder 64MB --output-dir "$TMP/queue" --trigger 'queue>1us' \
-		--max-dumps 1 -p "$SERVER" 2>"$TMP/queue.err"
-	wait_until 60 grep -q 'flight recorder on' "$TMP/queue.err"
-	check "queue: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" 60 20 10
+# queued NAME REQUESTS GAP: requests over HTTP. Those that can be joined with their sockets are known to have been queued, if only for a moment.
+queued() {
+	server_started "$1" "$serve" -H -p 4 -l "$TMP/$1.served" "${MODEL_ARGS[0]}" "$model"
+	background "$INFTRACE" record -e +requests --flight-recorder 64MB --output-dir "$TMP/$1" --trigger 'queue>1us' \
+		--max-dumps 1 -p "$SERVER" 2>"$TMP/$1.err"
+	wait_until 60 grep -q 'flight recorder on' "$TMP/$1.err"
+	check "$1: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" "$2" "$3" 10
 	kill "$SERVER"
 	wait "$SERVER" || true
-	wait "$BG" || sed 's/^/# /' "$TMP/queue.err"
-	dumps queue 1 'queue>1us: a request was queued for [0-9.]+ (us|ms) before it began as sequence [0-9]+ of pid [0-9]+'
+	wait "$BG" || sed 's/^/# /' "$TMP/$1.err"
+	dumps "$1" 1 'queue>1us: a request was queued for [0-9.]+ (us|ms) before it began as sequence [0-9]+ of pid [0-9]+'
+}
+
+test_queue() {
+	queued queue 60 20
+}
+
+# The recording is over before it has looked at them.
+test_queue_at_the_end() {
+	queued end 12 5
 }
 
 run_tests "$@"
