@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What reading a batch of N requests costs a Python engine: batch.py N. Functions with vLLM's names, the one that has the batch beside
+"""What reading a batch of N requests costs a Python engine: batch.py N [WAITING]; with WAITING, of a scheduler that also says how many
+requests wait, and of its KV cache. Functions with vLLM's names, the one that has the batch beside
 one that has not; prints the medians in us. See "Rows of a step" in README.md."""
+import collections
 import statistics
 import sys
 import time
@@ -43,8 +45,13 @@ def main():
     time.sleep(1)
     ids = [f"chatcmpl-{i:032x}-0" for i in range(int(sys.argv[1]))]
     scheduler = Object(requests=dict.fromkeys(ids))
+    if sys.argv[2:]:
+        pool = Object(num_gpu_blocks=1000, free_block_queue=Object(num_free_blocks=500))
+        scheduler.__dict__.update({f"setting_{i}": i for i in range(60)}, waiting=collections.deque(range(int(sys.argv[2]))), running=ids,
+                                  max_num_running_reqs=256, max_num_scheduled_tokens=8192, block_size=16,
+                                  kv_cache_manager=Object(block_pool=pool))
     batch = Object(num_scheduled_tokens=dict.fromkeys(ids, 1), total_num_scheduled_tokens=len(ids), scheduled_new_reqs=[],
-                   finished_req_ids=set())
+                   finished_req_ids=set(), preempted_req_ids=set())
     results = Object(sampled_token_ids=[[7] for _ in ids], req_id_to_index={i: n for n, i in enumerate(ids)})
     took = [], []
     for _ in range(3000):

@@ -97,7 +97,6 @@ static __always_inline bool found_equal(struct pt_regs *ctx)
 }
 
 #include "python_pair.bpf.h"
-#include "python_values.bpf.h"
 
 /*
  * Whether a function was not called but reached by a jump from a probed one: at its entry, the return address is then the
@@ -723,8 +722,10 @@ static __always_inline bool python_step_begins(
 	if (call->what == PYTHON_HAS_SENT && open)
 		python_sent_take(t, call->frame, call->key, call->id);
 	if (call->what == PYTHON_HAS_BATCH && open && /* else ids would be sent into a closed window */
-		(live && t->python_watched == t->python_frame) == watch)
+		(live && t->python_watched == t->python_frame) == watch) {
 		python_batch_take(t, p, call->frame);
+		python_scheduler_take(t, call->frame);
+	}
 	if (call->what != PYTHON_IS_STEP)
 		return 0;
 	if (w && watch) {

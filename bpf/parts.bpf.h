@@ -36,6 +36,11 @@ struct python_place {
 	u64 without; /* the type of an object that has no such attribute */
 };
 
+/* What a type is. */
+struct python_kind_of {
+	u64 type, kind;
+};
+
 struct python_id {
 	u32 tgid, pad;
 	u64 hash; /* of the id, as the interpreter has computed it: equal for equal ids of a process, else different */
@@ -65,6 +70,12 @@ struct python_objects {
 	u64 frame, nr, object, type, kind, variable;
 	struct python_text text;
 	struct python_place places[PYTHON_MEMBERS];
+	u64 last, last_keys, last_values; /* the object whose attributes were looked at last, and where they are */
+	struct python_kind_of kinds[PYTHON_VALUES_MAX]; /* of values, as they were the last time */
+	/* the scheduler whose settings are kept, and for how many steps more */
+	u64 kept_of, kept;
+	u32 settings[SCHEDULER_VALUES];
+	struct python_place hops[PYTHON_VALUES_MAX * PYTHON_HOPS_MAX]; /* likewise, of the attributes that lead to values */
 	u8 ahead[512 + 8]; /* offsets are masked to a power of two */
 	u64 item[PYTHON_ITEMS];
 };
@@ -133,10 +144,17 @@ static __always_inline void parts_move(struct rows *r, u32 from, u32 to)
 	r->set[to] = i ^ to;
 }
 
+/* Nothing is known of the step's batch. */
+static __always_inline void step_forget(struct thread *t)
+{
+	t->step.n_parts = t->step.parts_left = 0;
+	__builtin_memset(t->step.scheduler, 0, sizeof(t->step.scheduler));
+}
+
 /* Makes the parts of the call just read those of the step. r: NULL if the preset describes no rows, or without memory. */
 static __always_inline void parts_take(struct thread *t, struct rows *r)
 {
-	t->step.n_parts = t->step.parts_left = 0;
+	step_forget(t);
 	if (!r || !parts_of(r, PARTS_FRESH)->n)
 		return;
 	parts_move(r, PARTS_FRESH, PARTS_STEP);
@@ -154,7 +172,7 @@ static __always_inline void parts_take_next(struct rows *r)
 /* The previous step has been sent: takes the parts of the next one. */
 static __always_inline void parts_next(struct thread *t, struct rows *r)
 {
-	t->step.n_parts = t->step.parts_left = 0;
+	step_forget(t);
 	if (!r)
 		return;
 	parts_move(r, PARTS_NEXT, PARTS_STEP);

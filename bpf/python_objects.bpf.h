@@ -162,6 +162,7 @@ struct python_look {
 	struct python_objects *o;
 	const struct python_text *name;
 	u32 len;
+	struct python_place *place;
 };
 
 static long python_name_match(u32 nr, struct python_look *l)
@@ -186,25 +187,20 @@ static __always_inline void python_name_find(struct python_look *l)
 }
 
 /* Looks for an attribute in the names at `keys`, or first where it was the last time that these, or others, were looked at: objects
- * with many attributes have each their own names, mostly in the same order. */
-static __always_inline void python_member_find(const struct python_calls *c, struct python_objects *o, u64 keys, u32 member)
+ * with many attributes have each their own names, mostly in the same order. o->found: its value, or 0. */
+static __always_inline void python_attribute_find(struct python_look *l, u64 keys)
 {
-	struct python_look l = { .c = c, .o = o };
-	struct python_place *p;
+	struct python_objects *o = l->o;
+	struct python_place *p = l->place;
 	u64 at;
 
-	barrier_var(member);
-	if (member >= PYTHON_MEMBERS)
-		return;
-	p = &o->places[member];
-	l.name = &c->batch.name[member];
-	l.len = c->batch.len[member];
-	if (p->keys == keys && python_word(p->at) == p->name) {
-		o->found = python_word(o->values ? o->values + 8 * p->index : p->at + 8);
+	/* the name, and its value if it is there */
+	if (p->keys == keys && !bpf_probe_read_user(o->words, sizeof(o->words), (const void *)p->at) && o->words[0] == p->name) {
+		o->found = o->values ? python_word(o->values + 8 * p->index) : o->words[1];
 		return;
 	}
 	p->keys = 0;
-	if (!python_keys_begin(c, o, keys))
+	if (!python_keys_begin(l->c, o, keys))
 		return;
 	if (p->name && p->index < o->n) {
 		at = o->entries + p->index * o->bytes + o->key;
@@ -213,13 +209,26 @@ static __always_inline void python_member_find(const struct python_calls *c, str
 			return;
 		}
 	}
-	python_name_find(&l);
+	python_name_find(l);
 	if (!o->found)
 		return;
 	p->keys = keys;
 	p->index = o->at - 1;
 	p->at = o->entries + p->index * o->bytes + o->key;
 	p->name = o->found_key;
+}
+
+static __always_inline void python_member_find(const struct python_calls *c, struct python_objects *o, u64 keys, u32 member)
+{
+	struct python_look l = { .c = c, .o = o };
+
+	barrier_var(member);
+	if (member >= PYTHON_MEMBERS)
+		return;
+	l.place = &o->places[member];
+	l.name = &c->batch.name[member];
+	l.len = c->batch.len[member];
+	python_attribute_find(&l, keys);
 }
 
 /* Returns the names of an object's attributes, and sets where their values are; 0: it has none. */

@@ -8,7 +8,7 @@
 #ifndef INFTRACE_PYTHON_PAIR_BPF_H
 #define INFTRACE_PYTHON_PAIR_BPF_H
 
-#include "python_batch.bpf.h"
+#include "python_values.bpf.h"
 
 /* Adds the tokens of a request. */
 static long python_request_take(u32 nr, struct python_take *w)
@@ -274,6 +274,7 @@ static __always_inline void python_pair_called(struct thread *t, const struct pr
 		python_queue_shift();
 		python_batch_begin(t, p, call->frame);
 		python_batch_queue(t);
+		python_scheduler_take(t, call->frame);
 	}
 }
 

@@ -98,9 +98,18 @@ static long python_kind_match(u32 nr, struct python_eval *e)
 /* Sets e->o->kind. */
 static __always_inline void python_kind_find(struct python_eval *e)
 {
+	u64 type = python_word(e->o->object + PYTHON_TYPE), nr = e->o->nr;
+	struct python_kind_of *known;
+
+	barrier_var(nr);
+	known = &e->o->kinds[nr & (PYTHON_VALUES_MAX - 1)];
+	e->o->kind = known->kind;
+	if (type && known->type == type)
+		return;
 	e->o->kind = PYTHON_KIND_OTHER;
-	e->o->type = python_word(e->o->object + PYTHON_TYPE);
+	e->o->type = known->type = type;
 	bpf_loop(PYTHON_BASES_MAX, python_kind_match, e, 0);
+	known->kind = e->o->kind;
 }
 
 static long python_variable_match(u32 nr, struct python_eval *e)
@@ -122,6 +131,10 @@ static __always_inline u64 python_variable_named(struct python_eval *e)
 	n = python_word(e->o->object + PYTHON_SIZE);
 	e->o->variable = 0;
 	bpf_loop(n < PYTHON_VARIABLES_MAX ? n : PYTHON_VARIABLES_MAX, python_variable_match, e, 0);
+	if (e->o->variable == 1) {
+		e->o->variables = e->o->frame + e->c->frame_locals;
+		return python_self_of(e->c, e->o);
+	}
 	return e->o->variable ? python_word(e->o->frame + e->c->frame_locals + 8ull * (e->o->variable - 1)) & ~PYTHON_TAGS : 0;
 }
 
@@ -143,12 +156,27 @@ static __always_inline u64 python_item_of(const struct python_calls *c, u64 obje
 	return python_word(items + 8 * i);
 }
 
+/* Finds the attributes of an object, of which the value before it may have been one, too. */
+static __always_inline u64 python_attributes_again(struct python_eval *e)
+{
+	struct python_objects *o = e->o;
+
+	if (o->object != o->last) {
+		o->last = o->object;
+		o->last_keys = python_attributes(e->c, o, o->object, python_word(o->object + PYTHON_TYPE));
+		o->last_values = o->values;
+	}
+	o->found = 0;
+	o->values = o->last_values;
+	return o->last_keys;
+}
+
 static long python_hop_next(u32 nr, struct python_eval *e)
 {
 	struct python_look l = { .c = e->c, .o = e->o };
 	const struct python_value *v = python_value_of(e);
 	const struct python_hop *h;
-	u64 keys;
+	u64 keys, at;
 
 	barrier_var(nr);
 	if (nr >= PYTHON_HOPS_MAX || nr >= v->n)
@@ -156,6 +184,11 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 	h = &v->hops[nr];
 	l.name = &h->name;
 	l.len = h->len;
+	at = e->o->nr * PYTHON_HOPS_MAX + nr;
+	barrier_var(at);
+	if (at >= PYTHON_VALUES_MAX * PYTHON_HOPS_MAX)
+		return 1;
+	l.place = &e->o->hops[at];
 	switch (h->how) {
 	case PYTHON_HOP_VARIABLE:
 		e->o->object = python_variable_named(e);
@@ -169,10 +202,13 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 			python_name_find(&l);
 		e->o->object = e->o->found;
 		break;
+	case PYTHON_HOP_LOCAL:
+		e->o->object = h->index ? python_variable(e->o, h->index) : python_self_of(e->c, e->o);
+		break;
 	default:
-		keys = python_attributes(e->c, e->o, e->o->object, python_word(e->o->object + PYTHON_TYPE));
-		if (keys && python_keys_begin(e->c, e->o, keys))
-			python_name_find(&l);
+		keys = python_attributes_again(e);
+		if (keys)
+			python_attribute_find(&l, keys);
 		e->o->object = e->o->found;
 	}
 	return !e->o->object;
@@ -285,7 +321,7 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 	all = bpf_map_lookup_elem(&python_values, &of);
 	if (!all || !python_take_begin(t, &w, t->python_key))
 		return 0;
-	w.r->objects.request = 0;
+	w.r->objects.request = w.r->objects.last = 0;
 	for (int i = 0; i < ROW_COLUMNS; i++)
 		w.r->array[i] = 0;
 	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
@@ -294,16 +330,17 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 	return all->n;
 }
 
-/* Reads one value; frame: of the call. Called for each one: with a loop over them in here, too, the calls would take more stack than
- * the verifier of 6.1 grants. */
+/* Reads one value; frame: of the call. to: the call's arguments; NULL: it is the scheduler's. Called for each one: with a loop over them
+ * in here, too, the calls would take more stack than the verifier of 6.1 grants. */
 __noinline int python_value_take(struct thread *t, struct call_vals *to, u64 frame, u32 nr)
 {
 	const struct python_value *v;
 	struct python_take w;
 	struct python_eval e;
+	u64 n;
 	u32 of;
 
-	if (!t || !to || nr >= PYTHON_VALUES_MAX || !python_take_begin(t, &w, t->python_key))
+	if (!t || nr >= PYTHON_VALUES_MAX || !python_take_begin(t, &w, t->python_key))
 		return 0;
 	of = t->python_key / PYTHON_LAYOUTS;
 	e.c = w.c;
@@ -316,11 +353,49 @@ __noinline int python_value_take(struct thread *t, struct call_vals *to, u64 fra
 	e.o->object = 0;
 	bpf_loop(PYTHON_HOPS_MAX, python_hop_next, &e, 0);
 	v = python_value_of(&e);
-	if (v->as == PYTHON_AS_REQUEST)
+	if (v->as == PYTHON_AS_REQUEST) {
 		e.o->request = e.o->object;
+		return 0;
+	}
+	n = python_value_get(&e, v);
+	if (to)
+		to->vals[nr] = n;
 	else
-		to->vals[nr] = python_value_get(&e, v);
+		t->step.scheduler[nr & (SCHEDULER_VALUES - 1)] = n < 0xffffffff ? n + 1 : 0;
 	return 0;
+}
+
+#define SCHEDULER_SETTINGS (1u << SCHEDULER_SLOTS | 1u << SCHEDULER_TOKENS_MAX | 1u << SCHEDULER_KV_BLOCKS | 1u << SCHEDULER_KV_TOKENS)
+#define SCHEDULER_KEPT 256 /* steps for which these are believed */
+
+/* The thread calls the function that has the batch of its step in flight: reads what the scheduler says of itself. Of the KV cache
+ * only if requests wait: it takes as long as all else. */
+static __always_inline void python_scheduler_take(struct thread *t, u64 frame)
+{
+	struct python_take w;
+	struct python_objects *o;
+	u64 self;
+
+	if (!python_take_begin(t, &w, t->python_key) || !w.c->batch.scheduler)
+		return;
+	o = &w.r->objects;
+	self = python_self_of(w.c, o);
+	o->last = 0;
+	if (o->kept_of != self || !o->kept)
+		o->kept = SCHEDULER_KEPT;
+	for (u32 i = 0; i < SCHEDULER_VALUES; i++) {
+		u32 *known = &t->step.scheduler[i];
+
+		if (o->kept < SCHEDULER_KEPT && SCHEDULER_SETTINGS & 1u << i) {
+			*known = o->settings[i];
+			continue;
+		}
+		if (!((i == SCHEDULER_KV_FREE || i == SCHEDULER_FULL) && t->step.scheduler[SCHEDULER_WAITING] == 1))
+			python_value_take(t, NULL, frame, i);
+		o->settings[i] = *known;
+	}
+	o->kept_of = self;
+	o->kept--;
 }
 
 /* Finds the number of the step's request, and whether it is a new one. Returns whether it is known. */

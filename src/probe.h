@@ -449,7 +449,7 @@ struct python_batch {
 	u8 results; /* likewise, of the batch in the function with its results; 0: there is none, and the step is one function */
 	u8 decodes; /* with a list of requests: the mode in which each has one token */
 	u8 len[PYTHON_MEMBERS]; /* 0: the preset does not name it */
-	u8 pad;
+	u8 scheduler; /* the values of the option are those of enum scheduler_value, in the function with the batch */
 	struct python_text name[PYTHON_MEMBERS];
 };
 
@@ -488,6 +488,7 @@ enum python_hop_how {
 	PYTHON_HOP_ATTRIBUTE,
 	PYTHON_HOP_ITEM, /* of a list or a tuple */
 	PYTHON_HOP_KEY,	 /* of a dict: a string */
+	PYTHON_HOP_LOCAL, /* an argument by its index: 0 is self */
 };
 
 struct python_hop {

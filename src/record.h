@@ -293,6 +293,27 @@ struct row_part {
 };
 #define ROW_PART_UNKNOWN 0xffffffffu
 
+/* What the scheduler of an engine in Python says of itself in a step. */
+enum scheduler_value {
+	SCHEDULER_WAITING,     /* requests that wait */
+	SCHEDULER_RUNNING,     /* requests that have a slot ... */
+	SCHEDULER_SLOTS,       /* ... and how many slots there are */
+	SCHEDULER_TOKENS_MAX,  /* of a step */
+	SCHEDULER_KV_FREE,     /* blocks of the KV cache: that are free, ... */
+	SCHEDULER_KV_BLOCKS,   /* ... in all, ... */
+	SCHEDULER_KV_TOKENS,   /* ... and how many tokens one has room for */
+	SCHEDULER_FULL,        /* not 0: the KV cache had no room for a request */
+	SCHEDULER_VALUES, /* a power of two */
+};
+
+/* Why that scheduler let no other request in. */
+enum refusal {
+	REFUSED_SLOT,	/* all were taken */
+	REFUSED_TOKENS, /* the step has as many as it may */
+	REFUSED_KV,	/* the KV cache has no room */
+	REFUSALS,
+};
+
 /* Followed by n_parts of struct row_part, in the order of their first rows in the batch. A row of several sequences
  * counts in each. */
 struct rec_step {
@@ -325,6 +346,7 @@ struct rec_step {
 	u64 counts[PMU_MAX]; /* of the caller; only with COUNTED */
 	u32 counted;         /* enum counted */
 	u32 counts_pad;
+	u32 scheduler[SCHEDULER_VALUES]; /* each plus 1; 0: unknown */
 };
 
 #define REC_STEP_SIZE(parts) (sizeof(struct rec_step) + (parts) * sizeof(struct row_part))

@@ -17,6 +17,7 @@
 #include "capture/features.h"
 #include "capture/links.h"
 #include "engine/inspect.h"
+#include "engine/python_steps.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/elf.h"
@@ -156,7 +157,7 @@ static int set_python(const struct attach_config *c, size_t spec, struct probe *
 			return -errno;
 	}
 	p->python = (uint8_t)(1 + at);
-	p->values = s->values != NULL;
+	p->values = s->values && !s->batch;
 	return s->values && bpf_map_update_elem(c->python_values_fd, &at, s->values, BPF_ANY) ? -errno : 0;
 }
 

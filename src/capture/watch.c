@@ -17,7 +17,7 @@
 
 #include "capture/links.h"
 #include "capture/perf_events.h"
-#include "engine/sites.h"
+#include "engine/python_steps.h"
 #include "engine/spec.h"
 #include "probe.h"
 #include "process_sums.h"

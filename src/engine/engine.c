@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/python_steps.h"
 #include "engine/rows.h"
-#include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/usdt.h"
 #include "util/alloc.h"
@@ -599,6 +599,28 @@ static int read_local(struct preset_reader *r, const struct json_node *batch, co
 	return text && !*ret_local ? preset_error(r, key, "must be one of arg1 to arg9") : 0;
 }
 
+/* "scheduler": what it says of itself, in the function with the batch. */
+static int read_scheduler(struct preset_reader *r, const struct json_node *batch)
+{
+	const struct json_node *obj = node_get(batch, "scheduler");
+	const char *expr[SCHEDULER_VALUES], *why, *known[SCHEDULER_VALUES + 1] = {};
+
+	if (!obj)
+		return 0;
+	if (!node_is(obj, JSON_OBJECT))
+		return preset_error(r, "scheduler", "must be an object");
+	memcpy(known, scheduler_keys, sizeof(scheduler_keys));
+	if (check_keys(r, obj, known))
+		return -EINVAL;
+	for (int i = 0; i < SCHEDULER_VALUES; i++) {
+		if (preset_get_string(r, obj, scheduler_keys[i], false, &expr[i]))
+			return -EINVAL;
+	}
+	if (probe_table_python_scheduler(r->pt, expr, &why))
+		return preset_error(r, "scheduler", "%s", why);
+	return 0;
+}
+
 /* "batch": where a step that is a Python function has its requests. */
 static int read_batch(struct preset_reader *r, const struct json_node *obj)
 {
@@ -624,8 +646,8 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_MORE_TOO] = "more_too",
 		[PYTHON_DROPPED] = "dropped",
 	};
-	static const char *known[PYTHON_MEMBERS + 11] = { "function", "object", "outputs_object", "arrival", "arrival_object", "sent",
-		"sent_object", "results", "results_object", "decodes" };
+	static const char *known[PYTHON_MEMBERS + 12] = { "function", "object", "outputs_object", "arrival", "arrival_object", "sent",
+		"sent_object", "results", "results_object", "decodes", "scheduler" };
 	const struct json_node *batch = node_get(obj, "batch"), *decodes;
 	struct python_batch_functions f;
 	const char *text[PYTHON_MEMBERS], *why;
@@ -635,7 +657,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		return 0;
 	if (!node_is(batch, JSON_OBJECT))
 		return preset_error(r, "batch", "must be an object");
-	memcpy(known + 10, members, sizeof(members));
+	memcpy(known + 11, members, sizeof(members));
 	decodes = node_get(batch, "decodes");
 	if (check_keys(r, batch, known) || preset_get_string(r, batch, "results", false, &f.results) ||
 		preset_get_string(r, batch, "function", !f.results, &f.batch) ||
@@ -659,7 +681,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 	}
 	if (probe_table_python_batch(r->pt, &f, &b, text, &why))
 		return preset_error(r, "batch", "%s", why);
-	return 0;
+	return read_scheduler(r, batch);
 }
 
 /* "python": functions each of whose calls is a step. */

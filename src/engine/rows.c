@@ -16,6 +16,17 @@ const char *const row_column_keys[ROW_COLUMNS] = {
 	[ROW_OUTPUT] = "output",
 };
 
+const char *const scheduler_keys[SCHEDULER_VALUES] = {
+	[SCHEDULER_WAITING] = "waiting",
+	[SCHEDULER_RUNNING] = "running",
+	[SCHEDULER_SLOTS] = "slots",
+	[SCHEDULER_TOKENS_MAX] = "tokens_max",
+	[SCHEDULER_KV_FREE] = "kv_free",
+	[SCHEDULER_KV_BLOCKS] = "kv_blocks",
+	[SCHEDULER_KV_TOKENS] = "kv_block_tokens",
+	[SCHEDULER_FULL] = "full",
+};
+
 static const struct {
 	const char *name;
 	bool is_signed, is_pointer;

@@ -12,6 +12,9 @@
 /* The keys of a preset's "rows" are "count" and these. */
 extern const char *const row_column_keys[ROW_COLUMNS];
 
+/* Keys of enum scheduler_value in presets, and of what is shown of them. */
+extern const char *const scheduler_keys[SCHEDULER_VALUES];
+
 /* `count`: an argument that says how many rows a step has. Adds the arguments that are derived from rows.
  * -EINVAL with a reason. */
 int rows_begin(struct probe_spec *s, const char *count, const char **ret_why);

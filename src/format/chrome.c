@@ -548,6 +548,18 @@ static char *fmt_states(char *p, const uint64_t *ns)
 	return p;
 }
 
+/* Adds what the engine's scheduler says of itself. */
+static char *fmt_scheduler(char *p, const struct rec_step *r)
+{
+	char *begin = fmt_lit(p, ",\"scheduler\":{"), *at = begin;
+
+	for (int i = 0; i < SCHEDULER_VALUES; i++) {
+		if (r->scheduler[i])
+			at = fmt_u32(fmt_lit(fmt_string(fmt_comma(at), scheduler_keys[i]), ":"), r->scheduler[i] - 1);
+	}
+	return at == begin ? p : fmt_lit(at, "}");
+}
+
 static void write_step_span(
 	struct chrome_sink *c, const struct rec_step *r, size_t size, const struct place *at, bool own_track)
 {
@@ -570,6 +582,7 @@ static void write_step_span(
 	p = fmt_u32(fmt_lit(fmt_comma(p), "\"step\":"), r->number);
 	if (own_track)
 		p = fmt_u32(fmt_lit(p, ",\"thread\":"), r->h.tid);
+	p = fmt_scheduler(p, r);
 	if (s->stand_in)
 		p = fmt_string(fmt_lit(p, ",\"stand_in\":"), s->symbol);
 	if (r->h.flags & STEP_F_WATCHED)

@@ -491,6 +491,19 @@ static void event_add_states(struct event *e, const char *prefix, const uint64_t
 	}
 }
 
+/* Adds what the engine's scheduler says of itself. */
+static void event_add_scheduler(struct event *e, const struct rec_step *r)
+{
+	char key[64];
+
+	for (int i = 0; i < SCHEDULER_VALUES; i++) {
+		if (!r->scheduler[i])
+			continue;
+		snprintf(key, sizeof(key), "scheduler.%s", scheduler_keys[i]);
+		event_add_copy(e, key, VALUE_UINT, r->scheduler[i] - 1);
+	}
+}
+
 static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
 {
 	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
@@ -506,6 +519,7 @@ static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, siz
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
 		event_add_text(&e, "batch", text, len);
 	event_add(&e, "step", VALUE_UINT, r->number);
+	event_add_scheduler(&e, r);
 	event_add_states(&e, "breakdown_ns.", r->ns);
 	event_add_states(&e, "before_ns.", r->before_ns);
 	event_add_counts(&e, r->counted == COUNTED ? r->counts : NULL);

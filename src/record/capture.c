@@ -10,6 +10,7 @@
 #include "capture/python.h"
 #include "engine/engine.h"
 #include "engine/inspect.h"
+#include "engine/python_steps.h"
 #include "engine/sites.h"
 #include "stack/python_name.h"
 #include "stack/stack.h"

@@ -2,6 +2,7 @@
 /* Probe specifications: -u options, the files they apply to, matches of globs, names. */
 #include <fnmatch.h>
 
+#include "engine/python_steps.h"
 #include "engine/sites.h"
 #include "preset.h"
 
