@@ -446,7 +446,7 @@ replay_next() {
 served() {
 	local name=$1 engine
 	args_split "${@:4}"
-	server_started "$name" env -C "$AT" "${RUN[@]}" "$SERVE" 2 "${BEFORE[@]}"
+	server_started "$name" env -C "$AT" "${RUN[@]}" "$SERVE" "${SLOTS:-2}" "${BEFORE[@]}"
 	engine=$(pgrep -o -P "$SERVER" -f pipe_handle) # its first child
 	recording TRACER "$name" --strict --engine "$TOP/engines/$REPLAYED.json" --engine "$TOP/engines/python.json" \
 		--profile "$TMP/$name.jsonl" "${BEHIND[@]}" -p "$SERVER" || return 1

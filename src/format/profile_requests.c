@@ -129,6 +129,11 @@ static char *request_line_stages(char *p, struct step_request *r)
 {
 	bool split = step_request_split(r);
 
+	if (split && r->arrived) {
+		p = PUT_NONZERO(p, no_slot, r->refused[REFUSED_SLOT]);
+		p = PUT_NONZERO(p, no_tokens, r->refused[REFUSED_TOKENS]);
+		p = PUT_NONZERO(p, no_kv, r->refused[REFUSED_KV]);
+	}
 	if (split)
 		p = add_request_spans(p, r);
 	if (split && step_request_ttft(r)) {

@@ -134,6 +134,10 @@ static char *add_step_call(const struct profile_steps *ps, char *p, const struct
 	p = profile_add_args(p, s, r->vals, NULL);
 	if (rows_of_step(s, r->vals, &rows) && rows.readable)
 		p = PUT(p, rows, r->vals[s->row_count - 1]);
+	for (int i = 0; i < SCHEDULER_VALUES; i++) {
+		if (r->scheduler[i])
+			p = fmt_u64(profile_add_key(p, "scheduler_", scheduler_keys[i]), r->scheduler[i] - 1);
+	}
 	return p;
 }
 

@@ -254,6 +254,12 @@ static void drawn_add_spans(struct drawn *d, const struct step_request *r)
 	}
 }
 
+static const char *const refusal_keys[REFUSALS] = {
+	[REFUSED_SLOT] = "no_slot",
+	[REFUSED_TOKENS] = "no_tokens",
+	[REFUSED_KV] = "no_kv",
+};
+
 static void drawn_add_request(struct drawn *d, const struct recording *rec, const struct step_request *r, const struct live_request *l)
 {
 	const char *id = request_own_id(rec->handles, r);
@@ -292,6 +298,10 @@ static void drawn_add_request(struct drawn *d, const struct recording *rec, cons
 	}
 	if (r->arrived)
 		drawn_add(d, "queued", DRAWN_TIME, r->start - r->arrived);
+	for (int i = 0; i < REFUSALS; i++) {
+		if (r->refused[i])
+			drawn_add(d, refusal_keys[i], DRAWN_TIME, r->refused[i]);
+	}
 	drawn_add_flag(d, "cancelled", r->cancelled);
 	drawn_add_flag(d, "began_before", r->began_before);
 	drawn_add_flag(d, "unfinished", r->cut);

@@ -233,6 +233,7 @@ struct request {
 	int64_t parts[TIME_PARTS];
 	int64_t first_others, first_between; /* time of these parts before the first token; -1: unknown */
 	int64_t waited_others;               /* waiting for requests that are not among its waits */
+	int64_t refused[REFUSALS]; /* of its queue: the engine's scheduler let no other request in, for this reason */
 	struct largest_cause gap_by; /* of its queue and the time between its steps */
 	struct largest_cause answer_by; /* of the time until the first part of its answer was written */
 	uint64_t context;

@@ -174,6 +174,8 @@ static void sum_request(const struct process *p, const struct request *r, struct
 	}
 	sum->parts_total = ns_add(sum->parts_total, r->total);
 	sum->full = ns_add(sum->full, r->full);
+	for (unsigned int i = 0; i < REFUSALS; i++)
+		sum->refused[i] = ns_add(sum->refused[i], r->refused[i]);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
 	list_for_each (s, p->served.states + r->first_state, r->n_states)

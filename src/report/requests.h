@@ -156,6 +156,7 @@ struct batch_summary {
 	struct percentiles tpot, total, queued; /* queued: only of requests that were */
 	uint64_t unjoined;                      /* of unparted: only their queue is unknown */
 	int64_t full;                           /* of the time in queues: all slots were taken */
+	int64_t refused[REFUSALS];              /* likewise: the engine's scheduler let no other request in */
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
 	LIST(struct request_late_ref, late);          /* the largest excess first */

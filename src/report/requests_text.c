@@ -86,6 +86,42 @@ static void text_add_waits(struct text *t, const struct process *p, const struct
 		text_add(t, " and %s for others", DURATION(others));
 }
 
+/* Why an engine's scheduler let no other request in: in a sentence, in the table, and in JSON. */
+static const struct {
+	const char *phrase, *column, *key;
+} refusal_words[REFUSALS] = {
+	[REFUSED_SLOT] = { "all slots were taken", "all slots taken", "slot" },
+	[REFUSED_TOKENS] = { "steps had as many tokens as they may", "steps had no tokens left", "tokens" },
+	[REFUSED_KV] = { "the KV cache was full", "KV cache full", "kv" },
+};
+
+/* " (the KV cache was full for 7.10 s, all slots were taken for 2.01 s)". Returns whether there is anything to say. */
+static bool text_add_refusals(struct text *t, const struct request *r)
+{
+	unsigned int order[REFUSALS];
+	size_t n = page_order(r->refused, NULL, REFUSALS, order), shown = 0;
+
+	while (shown < n && (double)r->refused[order[shown]] >= WAIT_SHARE * (double)r->parts[TIME_QUEUED])
+		shown++;
+	for (size_t i = 0; i < shown; i++)
+		text_add(t, "%s%s for %s", i ? ", " : " (", refusal_words[order[i]].phrase, DURATION(r->refused[order[i]]));
+	if (shown)
+		text_add(t, ")");
+	return shown;
+}
+
+static void json_put_refusals(struct json_object *o, const int64_t ns[REFUSALS])
+{
+	struct json_object *refused = NULL;
+
+	for (unsigned int i = 0; i < REFUSALS; i++) {
+		if (!ns[i])
+			continue;
+		refused = refused ?: json_put_object(o, "refused_us");
+		json_put_us(refused, refusal_words[i].key, ns[i]);
+	}
+}
+
 /* " (all 4 slots were taken, for 9.20 s; longest by requests 97, 98, 101 and 104, of 12; 7 later ones were taken first)" */
 static void text_add_slots(struct text *t, const struct process *p, const struct request *r)
 {
@@ -151,7 +187,7 @@ static void text_add_late_part(struct text *t, const struct model *m, const stru
 		text_add(t, " (the server had not read it for %s)", DURATION(r->unread));
 	else if (part->part == TIME_QUEUED && 2 * r->to_engine >= part->ns)
 		text_add(t, " (the engine did not have it for %s)", DURATION(r->to_engine));
-	else if (part->part == TIME_QUEUED)
+	else if (part->part == TIME_QUEUED && !text_add_refusals(t, r))
 		text_add_slots(t, p, r);
 	if (part->part == TIME_QUEUED || part->part == TIME_BETWEEN)
 		text_add_gap_cause(t, m, r, part);
@@ -260,6 +296,17 @@ static void put_counts(const struct page *page, const struct batch_summary *sum)
 		page_put(page, "\n");
 }
 
+/* "KV cache full 61 %, all slots taken 20 %", of the time in queues. */
+static void put_refusals(const struct page *page, const struct batch_summary *sum, int64_t queued)
+{
+	unsigned int order[REFUSALS];
+	size_t n = page_order(sum->refused, NULL, REFUSALS, order);
+
+	for (size_t i = 0; i < n && page_share(sum->refused[order[i]], queued) >= 0.01; i++)
+		page_put(page, "%s%s %.0f %%", i ? ", " : "", refusal_words[order[i]].column,
+			100 * page_share(sum->refused[order[i]], queued));
+}
+
 static void put_partition(const struct page *page, const struct batch_summary *sum)
 {
 	unsigned int order[TIME_PARTS], states[STATES];
@@ -280,6 +327,8 @@ static void put_partition(const struct page *page, const struct batch_summary *s
 		page_put(page, " ");
 		if (order[i] == TIME_QUEUED && page_share(sum->full, part) >= 0.01)
 			page_put(page, "all slots taken %.0f %%", 100 * page_share(sum->full, part));
+		if (order[i] == TIME_QUEUED)
+			put_refusals(page, sum, part);
 		for (size_t k = 0; k < shown && page_share(of[states[k]], part) >= 0.01; k++)
 			page_put(page, "%s%s %.0f %%", k ? ", " : "", words_state(states[k]), 100 * page_share(of[states[k]], part));
 		page_put(page, "\n");
@@ -380,6 +429,7 @@ static void put_late(struct json_object *o, const struct model *m, const struct 
 			json_put_us(one, "state_us", part->state_ns);
 		}
 	}
+	json_put_refusals(o, r->refused);
 	if (r->full) {
 		slots = json_put_object(o, "slots");
 		slot_holders_find(p, r, &holders);
@@ -496,6 +546,7 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		json_put_us(parts, request_time_name((enum request_time)i), sum->parts[i]);
 	json_put_us(o, "all_slots_taken_us", sum->full);
+	json_put_refusals(o, sum->refused);
 	parts = json_put_object(o, "parts_states_us");
 	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;

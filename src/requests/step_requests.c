@@ -97,10 +97,12 @@ static void change_slot(struct step_requests *q, struct step_slot *slot, const s
 		take_token(q, slot, c);
 		return;
 	case SEQUENCE_FIRST:
-		if (!r->start)
+		if (!r->start) {
 			slot->arrived = c->said_ns;
-		else if (c->said_ns < r->start)
+		} else if (c->said_ns < r->start) {
 			r->arrived = c->said_ns;
+			request_find_refusals(r);
+		}
 		return;
 	case SEQUENCE_SHIFT:
 		request_shift_position(r, c);
@@ -857,6 +859,7 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 	if (drafts_have(&q->drafts, s->tgid, s->context))
 		return;
 	context_pass_gap(q, c, s);
+	refusals_add(c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);
 	else if (s->no_rows)
@@ -973,6 +976,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
 		q->queue[i] = q->queue[i - 1];
 	copy_parts(q, &seen, r);
+	memcpy(seen.scheduler, r->scheduler, sizeof(seen.scheduler));
 	memcpy(seen.ns, r->ns, sizeof(seen.ns));
 	memcpy(seen.before_ns, r->before_ns, sizeof(seen.before_ns));
 	seen.has_states = true;
@@ -1014,6 +1018,8 @@ void step_requests_free(struct step_requests *q)
 		free(q->slots.slots[i].r.intervals);
 		free(q->slots.slots[i].r.waits);
 	}
+	for (size_t i = 0; i < q->slots.n_contexts; i++)
+		free(q->slots.contexts[i].refusals);
 	HASH_CLEAR(hh, q->slots.by_key);
 	free(q);
 }

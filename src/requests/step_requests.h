@@ -45,6 +45,7 @@ struct step_seen {
 	/* Its rows by sequence. While the step is queued they are a copy owned by the queue. */
 	uint32_t n_parts; /* 0: unknown */
 	const struct row_part *parts;
+	uint32_t scheduler[SCHEDULER_VALUES]; /* as in struct rec_step */
 	uint64_t ns[ST_MAX];        /* the caller's time by state: sums to end - start */
 	uint64_t before_ns[ST_MAX]; /* the same since the end of its thread's last step; all 0: unknown */
 };
@@ -78,6 +79,7 @@ struct step_request {
 	uint32_t serial; /* its number: 1, 2, ... in the order in which requests began */
 	uint64_t context, sequence;
 	uint64_t arrived; /* before start, as the engine says; 0: unknown */
+	uint64_t refused[REFUSALS]; /* of the time since it arrived, until start */
 	uint64_t start, last_end; /* last_end: of its last step; once it is over, when its last token was sampled if later */
 	uint64_t busy_until;      /* the last end of the slot's requests so far */
 	uint64_t prefill_end;     /* of its last prefill step; 0: not seen */

@@ -44,6 +44,7 @@ struct step_context *step_slots_context(struct step_requests *q, uint32_t tgid, 
 		c = &t->contexts[t->n_contexts++];
 	while (c->slots)
 		slot_release(q, c->slots);
+	free(c->refusals);
 	*c = (struct step_context){ .tgid = tgid, .context = context, .used = ++t->uses };
 	return c;
 }
@@ -117,6 +118,72 @@ void step_context_pass(struct step_context *c, const struct step_seen *s)
 	for (int i = 0; i < ST_MAX; i++)
 		t->steps_states[i] += s->ns[i];
 	c->busy_until = s->end;
+}
+
+/* ---- why requests wait ---- */
+
+/* What the scheduler says; `unknown` if it does not. */
+static uint64_t said_or(const struct step_seen *s, enum scheduler_value value, uint64_t unknown)
+{
+	return s->scheduler[value] ? s->scheduler[value] - 1 : unknown;
+}
+
+/* Why the scheduler let no other request in. before: from the step before on. */
+static int refusal_of(const struct step_seen *s, int before)
+{
+	uint64_t running = said_or(s, SCHEDULER_RUNNING, 0), full = said_or(s, SCHEDULER_FULL, 0), max = said_or(s, SCHEDULER_TOKENS_MAX, 0);
+	uint64_t room = said_or(s, SCHEDULER_KV_FREE, UINT32_MAX) * said_or(s, SCHEDULER_KV_TOKENS, 1);
+	uint64_t requests = (uint64_t)s->n_parts + s->parts_left;
+	bool prompts = s->tokens > requests;
+
+	if (!said_or(s, SCHEDULER_WAITING, 0))
+		return REFUSALS;
+	if (!max && prompts) /* it says only whether it is full; those whose prompts it computes do not run yet */
+		running += requests;
+	if (running >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
+		return REFUSED_SLOT;
+	if (full)
+		return REFUSED_KV;
+	if (!max) /* once a request is over, it does not say so until it has looked at its queue again */
+		return prompts ? REFUSED_TOKENS : before;
+	if (s->tokens >= max)
+		return REFUSED_TOKENS;
+	/* a step's tokens would not fit, so that a prompt, or its next part, may not */
+	return room < max ? REFUSED_KV : REFUSALS;
+}
+
+void refusals_add(struct step_context *c, const struct step_seen *s)
+{
+	const struct refusals *before;
+	struct refusals *r;
+
+	if (!s->scheduler[SCHEDULER_WAITING] && !c->refusals)
+		return;
+	if (!c->refusals)
+		c->refusals = xcalloc(REFUSALS_MAX, sizeof(*c->refusals));
+	before = c->n_refusals ? &c->refusals[(c->n_refusals - 1) % REFUSALS_MAX] : NULL;
+	r = &c->refusals[c->n_refusals++ % REFUSALS_MAX];
+	*r = (struct refusals){ .at = s->start, .why = refusal_of(s, before ? before->why : REFUSALS) };
+	if (!before)
+		return;
+	memcpy(r->ns, before->ns, sizeof(r->ns));
+	if (before->why < REFUSALS && r->at > before->at)
+		r->ns[before->why] += r->at - before->at;
+}
+
+void request_find_refusals(struct step_request *r)
+{
+	const struct step_context *c = slot_of(r)->context;
+	uint64_t first = c->n_refusals > REFUSALS_MAX ? c->n_refusals - REFUSALS_MAX : 0, i = c->n_refusals;
+	const struct refusals *from = NULL, *to = NULL;
+
+	while (i > first && c->refusals[(i - 1) % REFUSALS_MAX].at >= r->arrived) {
+		from = &c->refusals[--i % REFUSALS_MAX];
+		if (from->at >= r->start)
+			to = from;
+	}
+	for (i = 0; from && to && i < REFUSALS; i++)
+		r->refused[i] = to->ns[i] - from->ns[i];
 }
 
 void carried_add(struct step_slots *t, struct step_context *c, const struct step_request *r, uint64_t ns)
@@ -343,6 +410,8 @@ void request_begin(struct step_requests *q, struct step_request *r, const struct
 	if (slot_of(r)->arrived < r->start)
 		r->arrived = slot_of(r)->arrived;
 	slot_of(r)->arrived = 0;
+	if (r->arrived)
+		request_find_refusals(r);
 	add_lead_in(slot_of(r), s);
 	slot_of(r)->begun.at_ns = 0;
 	r->serial = ++q->serial;

@@ -43,6 +43,15 @@ struct step_slot {
 	struct step_slot *earlier, *later; /* by use */
 };
 
+/* When requests were refused, until a step began, and from then on, for `why`. */
+struct refusals {
+	uint64_t at;
+	uint64_t ns[REFUSALS]; /* so far */
+	int why;	       /* enum refusal; REFUSALS: for no reason that is known */
+};
+
+#define REFUSALS_MAX 4096 /* steps; of a request that arrived before all of these, the rest is not known */
+
 struct step_context {
 	uint32_t tgid;
 	uint64_t context;
@@ -51,6 +60,8 @@ struct step_context {
 	uint64_t last_carried; /* index into carried; 0: none */
 	struct step_tally tally;
 	struct step_slot *slots;
+	struct refusals *refusals; /* number i is at i % REFUSALS_MAX; NULL: the engine does not tell */
+	uint64_t n_refusals;
 };
 
 /* A request's part of a past step. */
@@ -81,6 +92,12 @@ struct step_slot *step_slots_get(struct step_requests *q, struct step_context *c
 
 /* Adds the step to the context's tally. */
 void step_context_pass(struct step_context *c, const struct step_seen *s);
+
+/* Takes why other requests are refused from the start of the step on. */
+void refusals_add(struct step_context *c, const struct step_seen *s);
+
+/* Sets r->refused, once r->arrived and r->start are known. */
+void request_find_refusals(struct step_request *r);
 
 /* NULL: there is none. */
 struct step_slot *step_slots_find(const struct step_slots *t, const struct step_context *c, uint64_t sequence);

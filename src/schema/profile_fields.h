@@ -58,6 +58,16 @@ SHAPE(TOKEN, n_tokens, INTEGER, OPTIONAL, "tokens in the step. Other arguments t
 	"`\"-Infinity\"`)")
 SHAPE(TOKEN, rows, COUNT, OPTIONAL, "rows of the step's batch; only if the preset describes them and all could be read. `n_sequences` is the "
 	"number of sequences that they belong to")
+SHAPE(TOKEN, scheduler_waiting, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_running, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_slots, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_tokens_max, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_kv_free, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_kv_blocks, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_kv_block_tokens, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_full, COUNT, OPTIONAL, "what the engine's [scheduler](engines.md#scheduler) says of itself once it has chosen the batch: requests that "
+	"wait, requests that have a slot, and how many slots there are; how many tokens a step may have; blocks of the KV cache that are free, and in all, and "
+	"how many tokens one has room for; above 0: the KV cache had no room for a request")
 SHAPE(TOKEN, prompt_tokens, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, "how many of `rows` are prompt tokens, and how many are generated tokens or drafts; only where the "
 	"rows of each sequence are known. Earlier steps decide that, so such a line is written some tenths of a second after the step")
@@ -331,6 +341,11 @@ STAGE(SEQUENCE, to_engine, US, OPTIONAL, "the part of `queued` until the request
 	"and what the server did before, as its tokenizer")
 STAGE(SEQUENCE, sent, US, OPTIONAL, "the part of `to_engine` until the server passed the request on to the engine, if the preset says where that is, "
 	"and it was recorded")
+STAGE(SEQUENCE, no_slot, US, OPTIONAL, NEXT)
+STAGE(SEQUENCE, no_tokens, US, OPTIONAL, NEXT)
+STAGE(SEQUENCE, no_kv, US, OPTIONAL, "the parts of `queued`, once it had arrived at the engine, in which the [scheduler](engines.md#scheduler) let no other request in: "
+	"all its slots were taken; the step had as many tokens as it may; the KV cache had no room. Each is from the start of the step in which it was refused to the "
+	"start of the next one; absent if 0")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
 STAGE(SEQUENCE, first_answered, US, OPTIONAL, "the end of `ttft_client`: from when its first output was there until the first part of the answer was written; "
 	"of an answer in one part, from the end of its last step. Not a part of `total`")

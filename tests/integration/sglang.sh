@@ -54,6 +54,12 @@ test_starved() {
 	expect "newer: when it was passed on" "$SENT" p="$TMP/newer.jsonl"
 }
 
+# Its KV cache is full; or all slots are taken, or a batch has as many tokens as it may.
+test_refused() {
+	SLOTS=3 served refused "$(often 100 300)" 12 kv 6
+	check "refused: valid" "$INFTRACE" validate "$TMP/refused.jsonl"
+}
+
 # Batches that no scheduler makes, and that change while they are read.
 test_junk() {
 	replay_junk

@@ -120,6 +120,26 @@ test_collected() {
 	served collected "$(often 100 200)" 60 gc 5
 }
 
+# Its KV cache is full; or all slots are taken, or the step has as many tokens as it may.
+test_refused() {
+	local file
+	SLOTS=3 served refused "$(often 100 300)" 12 kv 6 -- -o "$TMP/refused.json" || return 0
+	check "refused: valid" "$INFTRACE" validate "$TMP/refused.json" "$TMP/refused.jsonl"
+	schema_fits "refused: as the schema says" profile "$TMP/refused.jsonl"
+	for file in "$TMP/refused.jsonl" "$TMP/refused.json"; do
+		"$INFTRACE" report "$file" >"$TMP/report"
+		check "refused: the report of ${file##*.} says of all requests why" \
+			grep -qE '^  queued .*(KV cache full [0-9]+ %.*all slots taken|all slots taken [0-9]+ %.*KV cache full)' "$TMP/report"
+		check "refused: and of a slow one" grep -qE '^  request .* queued \(.*the KV cache was full for [0-9.]+ m?s' "$TMP/report"
+	done
+	"$INFTRACE" report --json "$TMP/refused.jsonl" >"$TMP/report.json"
+	schema_fits "refused: the report as JSON, too" report "$TMP/report.json"
+	expect "refused: each step says of the scheduler what the other output does" \
+		'(lambda told: len(told) > 100 and told == {s["shape"]["step"]: {k[10:]: v for k, v in s["shape"].items() if k.startswith("scheduler_")}
+			for s in p if s["event"] == "token_prof"})(
+			{e["args"]["step"]: e["args"].get("scheduler", {}) for e in t if e.get("cat") == "step"})' p="$TMP/refused.jsonl" t="$TMP/refused.json"
+}
+
 # One of its two ranks does, which are processes of their own, and which the engine waits for.
 test_rank_collects() {
 	served rank 100 60 rank 5

@@ -15,6 +15,7 @@ from reading import ns, read_lines
 LOST = 0.3  # of the time until it was passed on
 LOST_NS, NOT_LOST_NS = 60_000_000, 5_000_000
 COLLECTED_NS = 20_000_000
+REFUSED_NS = 1_000_000
 
 
 def overlap(held, begin, end):
@@ -92,6 +93,22 @@ def check_rank(profile, engine, rank, held):
         raise Wrong("too few are right")
 
 
+def check_refused(got, output):
+    """For how long each request was refused, as the engine says, and why."""
+    lines = [line.split() for line in output if line.startswith("refused ")]
+    told = {e["shape"]["request_id"]: [ns(e["stage_us"].get(f"no_{why}", 0)) for why in ("slot", "tokens", "kv")] for e in got.values()}
+    sums, wrong = [0, 0, 0], []
+    for _, request_id, *refused in lines:
+        refused = list(map(int, refused))
+        sums = [a + (b > REFUSED_NS) for a, b in zip(sums, refused)]
+        # from when it looks at the queue, which is a little after the step's beginning
+        if any(abs(a - b) > 0.05 * a + REFUSED_NS for a, b in zip(refused, told[request_id])):
+            wrong.append((request_id, refused, told[request_id]))
+    print(f"{len(lines)} requests; refused for want of a slot, tokens, room in the KV cache: {sums}; {len(wrong)} are wrong: {wrong[:5]}")
+    if len(lines) != len(got) or min(sums) < 10 or len(wrong) > 0.02 * len(lines):
+        raise Wrong("too few are right")
+
+
 def check(clients, profile, api, engine, plant=None, output=()):
     clients = {e["name"]: e for e in clients}
     lines = [e for e in profile if e["event"] == "request_prof" and e["shape"].get("request", "").startswith("GET /")]
@@ -116,6 +133,8 @@ def check(clients, profile, api, engine, plant=None, output=()):
     passed = {int(line.split()[1]): int(line.split()[2]) for line in output if line.startswith("passed ")}
     if plant == "rank":
         check_rank(profile, engine, int(next(line.split()[1] for line in output if line.startswith("rank "))), held)
+    elif plant == "kv":
+        check_refused(got, output)
     elif plant == "gc":
         check_collected(clients, got, held)
     elif plant:

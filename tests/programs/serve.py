@@ -11,6 +11,7 @@ request on; of garbage also for how long it was on a CPU:
   gil      the same in another thread of the API process, which keeps the interpreter's lock
   gc       the engine collects garbage in the step after its first token
   rank     the same in one of two ranks, which are processes of their own
+  kv       it takes nearly all of the engine's KV cache, for 60 tokens
   starve   another process takes the CPU of the tokenizer, which is a process of its own here
 """
 import asyncio
@@ -27,6 +28,7 @@ import uuid
 from engine_names import engine, inner_id, pass_on
 from serving import child, now, say
 
+LARGE = {"prompt": 100, "tokens": 60}
 HOGGED_NS = 200_000_000
 
 
@@ -99,6 +101,7 @@ class Api:
         planted = self.every and int(name) % self.every == self.every - 1
         if planted:
             self.begin_plant()
+            asked = LARGE if self.plant == "kv" else asked
         await self.tokenize(text)
         request_id = "cmpl-" + (name or uuid.uuid4().hex)
         inner = inner_id(request_id)

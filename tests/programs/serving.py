@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What serve.py and the engine that it starts have in common."""
 import asyncio
+import collections
 import multiprocessing
 import signal
 import time
@@ -34,6 +35,30 @@ def load(library):
         __import__(library)
     except ImportError:
         pass  # it is no Python module
+
+
+class Refusals:
+    """For how long an engine lets each request that waits not in, and why; it says so as it lets it in."""
+
+    def __init__(self):
+        self.at, self.why, self.ns = 0, None, {}
+
+    def begin(self):
+        """The engine looks at its queue: those that were left in it were refused since then."""
+        at = now()
+        for refused in self.ns.values():
+            if self.why:
+                refused[self.why] += at - self.at
+        self.at = at
+
+    def admit(self, request_id):
+        refused = self.ns.pop(request_id, collections.Counter())
+        say("refused", request_id, *(refused[why] for why in ("slot", "tokens", "kv")))
+
+    def end(self, why, waiting):
+        self.why = why
+        for request_id in waiting:
+            self.ns.setdefault(request_id, collections.Counter())
 
 
 class State:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""An engine with the names of vLLM's, in a process of its own, for serve.py; it can hold up others as that says (gc, rank)."""
+"""
+An engine with the names of vLLM's, in a process of its own, for serve.py; it can hold up others as that says (gc, rank, kv). It prints of
+each request for how long it was refused: for want of a slot, of tokens in the step, and of room in the KV cache.
+"""
 import collections
 import gc
 import os
@@ -7,43 +10,104 @@ import sys
 import time
 import uuid
 
-from serving import State, child, load, now, say
+from serving import Refusals, State, child, load, now, say
 from vllm.v1.core.sched.scheduler import CachedRequestData, ModelRunnerOutput, NewRequestData, SchedulerOutput
 
-PROMPT_ROWS = 64  # at most in a step
+STEP_TOKENS = 64  # at most
+BLOCK = 16  # tokens
+KV_BLOCKS = 11  # few, for the plant that takes most of them
 GARBAGE = 2_000_000  # objects that a collection looks at
 
 
 class Request:
     def __init__(self, request_id, prompt, tokens, planted):
         self.request_id, self.planted = request_id, planted
-        self.prompt, self.tokens, self.computed, self.got = prompt, tokens, 0, 0
+        self.prompt, self.tokens, self.computed, self.got, self.blocks = prompt, tokens, 0, 0, 0
+        self.known = False
+
+
+class FreeKVCacheBlockQueue:
+    def __init__(self, blocks):
+        self.num_free_blocks = blocks
+
+
+class BlockPool:
+    def __init__(self, blocks):
+        self.num_gpu_blocks, self.free_block_queue = blocks, FreeKVCacheBlockQueue(blocks)
+
+
+class KVCacheManager:
+    def __init__(self, blocks):
+        self.block_pool = BlockPool(blocks)
 
 
 class Scheduler:
-    def __init__(self, slots):
-        self.slots = slots
+    def __init__(self, slots, blocks):
+        self.max_num_running_reqs, self.max_num_scheduled_tokens, self.block_size = slots, STEP_TOKENS, BLOCK
         self.requests, self.waiting, self.running, self.finished = {}, collections.deque(), [], set()
+        self.kv_cache_manager = KVCacheManager(blocks)
+        self.queue = self.kv_cache_manager.block_pool.free_block_queue
+        self.refusals = Refusals()
+        for i in range(33):  # more attributes than an object keeps without a dict
+            setattr(self, f"setting_{i}", i)
 
     def add_request(self, request):
         self.requests[request.request_id] = request
         self.waiting.append(request)
 
+    def allocate(self, r, tokens):
+        more = -(-(r.computed + tokens) // BLOCK) - r.blocks
+        if more > self.queue.num_free_blocks:
+            return False
+        self.queue.num_free_blocks -= more
+        r.blocks += more
+        return True
+
+    def free(self, r):
+        self.queue.num_free_blocks += r.blocks
+        r.blocks = 0
+
+    def preempt(self, r):
+        self.running.remove(r)
+        self.free(r)
+        r.computed = 0
+        self.waiting.appendleft(r)
+        return r.request_id
+
     def schedule(self):
-        new, budget, tokens = [], PROMPT_ROWS, {}
-        known = list(self.running)
-        for r in known:
-            tokens[r.request_id] = 1 if r.got else min(r.prompt - r.computed, budget)
-            budget -= 0 if r.got else tokens[r.request_id]
-        while self.waiting and len(self.running) < self.slots and budget:
-            new.append(self.waiting.popleft())
-            self.running.append(new[-1])
-            tokens[new[-1].request_id] = min(new[-1].prompt, budget)
-            budget -= tokens[new[-1].request_id]
+        self.refusals.begin()
+        new, budget, tokens = [], STEP_TOKENS, {}
+        known, preempted = [], set()
+        for r in list(self.running):
+            n = min(r.prompt + r.got - r.computed, budget)
+            while r in self.running and n and not self.allocate(r, n):
+                preempted.add(self.preempt(self.running[-1]))
+            if r in self.running and n:
+                known.append(r)
+                tokens[r.request_id] = n
+                budget -= n
+        why = "kv" if preempted else None
+        while self.waiting and not preempted:
+            r = self.waiting[0]
+            n = min(r.prompt + r.got, budget)
+            why = ("slot" if len(self.running) == self.max_num_running_reqs else "tokens" if not budget else
+                   "kv" if not self.allocate(r, n) else None)
+            if why:
+                break
+            self.running.append(self.waiting.popleft())
+            tokens[r.request_id] = n
+            budget -= n
+            if r.known:  # it was preempted
+                known.append(r)
+                continue
+            r.known = True
+            new.append(r)
+            self.refusals.admit(r.request_id)
+        self.refusals.end(why, [r.request_id for r in self.waiting if not r.known])
         return SchedulerOutput(
             [NewRequestData(r.request_id, [], [], None, ([],), 0) for r in new],
             CachedRequestData([r.request_id for r in known], set(), [], [r.computed for r in known]),
-            tokens, sum(tokens.values()), {}, [0], self.finished)
+            tokens, sum(tokens.values()), {}, [0], self.finished, preempted_req_ids=preempted)
 
     def update_from_output(self, scheduler_output, model_runner_output):
         told, self.finished = [], set()
@@ -57,6 +121,7 @@ class Scheduler:
             if over:
                 del self.requests[request_id]
                 self.running.remove(r)
+                self.free(r)
                 self.finished.add(request_id)
         return told
 
@@ -75,8 +140,8 @@ class Worker:
 
 
 class EngineCore:
-    def __init__(self, slots):
-        self.scheduler = Scheduler(slots)
+    def __init__(self, slots, blocks):
+        self.scheduler = Scheduler(slots, blocks)
         self.collects = None  # whether the next step does; None: none does
         self.ranks = []
 
@@ -91,7 +156,7 @@ class EngineCore:
         ids = list(batch.num_scheduled_tokens)
         whole = [self.scheduler.requests[i] for i in ids]
         return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)},
-                                 [[7] if r.computed + batch.num_scheduled_tokens[r.request_id] >= r.prompt else [] for r in whole])
+                                 [[7] if r.computed + batch.num_scheduled_tokens[r.request_id] >= r.prompt + r.got else [] for r in whole])
 
     def step(self):
         batch = self.scheduler.schedule()
@@ -138,7 +203,7 @@ def rank(pipe, number):
 
 def engine(pipe, slots, plant):
     load("_C")
-    core = EngineCore(slots)
+    core = EngineCore(slots, KV_BLOCKS if plant == "kv" else 4096)
     if plant == "gc":
         core.garbage = make_garbage()
     if plant in ("gc", "rank"):
