@@ -34,6 +34,7 @@ struct python_place {
 	u64 at, name;  /* ... the address of the one that fits, in them, and what is there: the name */
 	u64 index;
 	u64 without; /* the type of an object that has no such attribute */
+	u64 option; /* of a hop: whose name it is */
 };
 
 /* What a type is. */
@@ -75,6 +76,7 @@ struct python_objects {
 	/* the scheduler whose settings are kept, and for how many steps more */
 	u64 kept_of, kept;
 	u32 settings[SCHEDULER_VALUES];
+	u64 option; /* plus 1: the one whose values are read; several may be of one thread */
 	struct python_place hops[PYTHON_VALUES_MAX * PYTHON_HOPS_MAX]; /* likewise, of the attributes that lead to values */
 	u8 ahead[512 + 8]; /* offsets are masked to a power of two */
 	u64 item[PYTHON_ITEMS];

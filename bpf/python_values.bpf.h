@@ -189,6 +189,10 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 	if (at >= PYTHON_VALUES_MAX * PYTHON_HOPS_MAX)
 		return 1;
 	l.place = &e->o->hops[at];
+	if (l.place->option != e->o->option) {
+		l.place->option = e->o->option;
+		l.place->keys = l.place->name = 0;
+	}
 	switch (h->how) {
 	case PYTHON_HOP_VARIABLE:
 		e->o->object = python_variable_named(e);
@@ -348,6 +352,7 @@ __noinline int python_value_take(struct thread *t, struct call_vals *to, u64 fra
 	e.all = bpf_map_lookup_elem(&python_values, &of);
 	if (!e.all)
 		return 0;
+	e.o->option = of + 1;
 	e.o->frame = frame;
 	e.o->nr = nr;
 	e.o->object = 0;

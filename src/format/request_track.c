@@ -298,7 +298,7 @@ static void drawn_add_request(struct drawn *d, const struct recording *rec, cons
 	}
 	if (r->arrived)
 		drawn_add(d, "queued", DRAWN_TIME, r->start - r->arrived);
-	for (int i = 0; i < REFUSALS; i++) {
+	for (int i = 0; i < REFUSALS && step_request_split(r); i++) {
 		if (r->refused[i])
 			drawn_add(d, refusal_keys[i], DRAWN_TIME, r->refused[i]);
 	}

@@ -245,6 +245,35 @@ test_loops() {
 }
 
 # A request whose prompt was before the window has none, and no time to its first token.
+# Two options of one thread, which look for different attributes of one object.
+test_values_of_two() {
+	cat >"$TMP/two.py" <<-END
+		class Two:
+		    def __init__(self):
+		        self.one, self.two = 1, 2
+
+
+		def first(x):
+		    sum(range(100))
+
+
+		def second(x):
+		    sum(range(100))
+
+
+		x = Two()
+		print("ready", flush=True)
+		input()
+		for _ in range(50):
+		    first(x)
+		    second(x)
+	END
+	check "two options: are recorded" stepped --strict --py-step 'two.py:first(n=x.one)' --py-step 'two.py:second(n=x.two)' -- \
+		"$PYTHON" "$TMP/two.py"
+	same "two options: each has its own attribute" \
+		"$(json 'sorted({(e["name"], e["args"]["n"]) for e in t if e.get("cat") == "step"})' t="$TMP/steps.json")" '[["two.py:first", 1], ["two.py:second", 2]]'
+}
+
 test_values_windows() {
 	rm -rf "$TMP"/steps.* "$TMP/windows"
 	mkdir "$TMP/windows"
