@@ -418,7 +418,7 @@ static void summarise_oddities(const struct capture *c)
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },
-		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
+		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups, or a thread that was just exiting" },
 		{ st->faults_open, "page faults ended in a signal" },
 		{ st->faults_missed, "page faults are among the lost, since this kernel preempts programs (preempt=full): they are counted and have no time; "
 				     "further ones, within the kernel, may be missing (see docs/deploy.md)" },

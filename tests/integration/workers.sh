@@ -33,7 +33,7 @@ crews() {
 	for try in 1 2 3 4 5; do
 		rc=0
 		record_attached "$name" --engine "$engine" -- "${ahead[@]}" "$p" "${@:2}" || return 0
-		"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "$3" >"$TMP/$name.crews" || rc=$?
+		"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "$3" "$TMP/$name.err" >"$TMP/$name.crews" || rc=$?
 		sed 's/^/# /' "$TMP/$name.crews"
 		[ "$rc" -eq 2 ] || break
 	done
