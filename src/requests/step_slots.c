@@ -128,32 +128,35 @@ static uint64_t said_or(const struct step_seen *s, enum scheduler_value value, u
 	return s->scheduler[value] ? s->scheduler[value] - 1 : unknown;
 }
 
-/* Why the scheduler let no other request in. before: from the step before on. */
-static int refusal_of(const struct step_seen *s, int before)
+/* Why a scheduler that tells how many tokens a step may have let no other request in. */
+static int refusal_of(const struct step_seen *s, uint64_t max)
 {
-	uint64_t running = said_or(s, SCHEDULER_RUNNING, 0), full = said_or(s, SCHEDULER_FULL, 0), max = said_or(s, SCHEDULER_TOKENS_MAX, 0);
 	uint64_t room = said_or(s, SCHEDULER_KV_FREE, UINT32_MAX) * said_or(s, SCHEDULER_KV_TOKENS, 1);
-	uint64_t requests = (uint64_t)s->n_parts + s->parts_left;
-	bool prompts = s->tokens > requests;
 
-	if (!said_or(s, SCHEDULER_WAITING, 0))
-		return REFUSALS;
-	if (!max && prompts) /* it says only whether it is full; those whose prompts it computes do not run yet */
-		running += requests;
-	if (running >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
+	if (said_or(s, SCHEDULER_RUNNING, 0) >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
 		return REFUSED_SLOT;
-	if (full)
+	if (said_or(s, SCHEDULER_FULL, 0))
 		return REFUSED_KV;
-	if (!max) /* once a request is over, it does not say so until it has looked at its queue again */
-		return prompts ? REFUSED_TOKENS : before;
 	if (s->tokens >= max)
 		return REFUSED_TOKENS;
 	/* a step's tokens would not fit, so that a prompt, or its next part, may not */
 	return room < max ? REFUSED_KV : REFUSALS;
 }
 
+/* The same of one that tells only whether it is full, and computes prompts apart: in a batch without prompts it has let nobody in, with those
+ * that ran in the step before, of whom some may be over since, and then it is not full any more. */
+static int refusal_of_full(const struct step_seen *s, bool prompts, uint64_t running)
+{
+	if (running >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
+		return REFUSED_SLOT;
+	return prompts && !said_or(s, SCHEDULER_FULL, 0) ? REFUSED_TOKENS : REFUSED_KV;
+}
+
 void refusals_add(struct step_context *c, const struct step_seen *s)
 {
+	uint64_t max = said_or(s, SCHEDULER_TOKENS_MAX, 0), requests = (uint64_t)s->n_parts + s->parts_left, running;
+	/* a prompt may have one token */
+	bool prompts = s->tokens > requests || (s->n_parts && s->parts[0].position >= 0);
 	const struct refusals *before;
 	struct refusals *r;
 
@@ -163,7 +166,10 @@ void refusals_add(struct step_context *c, const struct step_seen *s)
 		c->refusals = xcalloc(REFUSALS_MAX, sizeof(*c->refusals));
 	before = c->n_refusals ? &c->refusals[(c->n_refusals - 1) % REFUSALS_MAX] : NULL;
 	r = &c->refusals[c->n_refusals++ % REFUSALS_MAX];
-	*r = (struct refusals){ .at = s->start, .why = refusal_of(s, before ? before->why : REFUSALS) };
+	*r = (struct refusals){ .at = s->start, .why = REFUSALS, .running = said_or(s, SCHEDULER_RUNNING, 0) + (prompts ? requests : 0) };
+	running = before && !prompts ? before->running : r->running;
+	if (said_or(s, SCHEDULER_WAITING, 0))
+		r->why = max ? refusal_of(s, max) : refusal_of_full(s, prompts, running);
 	if (!before)
 		return;
 	memcpy(r->ns, before->ns, sizeof(r->ns));

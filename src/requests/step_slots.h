@@ -47,6 +47,7 @@ struct step_slot {
 struct refusals {
 	uint64_t at;
 	uint64_t ns[REFUSALS]; /* so far */
+	uint64_t running;      /* from then on, those included whose prompts the step computes */
 	int why;	       /* enum refusal; REFUSALS: for no reason that is known */
 };
 

@@ -15,7 +15,7 @@ from reading import ns, read_lines
 LOST = 0.3  # of the time until it was passed on
 LOST_NS, NOT_LOST_NS = 60_000_000, 5_000_000
 COLLECTED_NS = 20_000_000
-REFUSED_NS = 1_000_000
+REFUSED_NS = 10_000_000
 
 
 def overlap(held, begin, end):

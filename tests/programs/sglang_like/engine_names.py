@@ -48,19 +48,16 @@ class Slots(Scheduler):
             self.why = self.refuse(self.waiting_queue[0], new)
             if not self.why:
                 new.append(self.waiting_queue.pop(0))
-                self.refusals.admit(new[-1].rid)
         self.running_batch.batch_is_full = self.why in ("slot", "kv")
         return new
 
     def get_next_batch_to_run(self):
-        self.refusals.begin()
         running = self.running_batch
         running.reqs += [r for r in self.last if not r.finished()]
         self.last = self.admit()
         if not self.last and any(r.finished() for r in running.reqs):
             running.reqs = [r for r in running.reqs if not r.finished()]
             running.batch_is_full = False
-        self.refusals.end(self.why, [r.rid for r in self.waiting_queue])
         if not self.last:
             return ScheduleBatch(list(running.reqs), ForwardMode.DECODE) if running.reqs else None
         batch = ScheduleBatch(list(self.last), ForwardMode.EXTEND)
@@ -72,6 +69,10 @@ class Slots(Scheduler):
         batch = self.get_next_batch_to_run()
         if not batch:
             return []
+        self.refusals.begin()
+        for r in self.last:
+            self.refusals.admit(r.rid)
+        self.refusals.end(self.why, [r.rid for r in self.waiting_queue])
         result = self.run_batch(batch)
         time.sleep(0.001 + 0.00002 * sum(batch.extend_lens or [1] * len(batch.reqs)))
         given = self.process_batch_result(batch, result)
