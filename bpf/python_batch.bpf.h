@@ -178,7 +178,7 @@ static long python_outputs_take(u32 nr, struct python_take *w)
 	return 0;
 }
 
-/* The requests that are new begin behind their cached tokens. */
+/* The requests that are new begin behind their cached tokens; and those of a list in which each tells whether it was preempted. */
 static long python_new_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
@@ -189,10 +189,51 @@ static long python_new_take(u32 nr, struct python_take *w)
 	object = python_item(&r->objects, nr);
 	if (!object)
 		return 1;
+	if (r->objects.lengths && python_int(w->c, &r->objects, python_member(w->c, &r->objects, object, PYTHON_RESUMED_TOO)) <= 0)
+		return 0;
 	cached = python_int(w->c, &r->objects, python_member(w->c, &r->objects, object, PYTHON_NEW_CACHED));
 	part = python_part(r, python_hash(python_member(w->c, &r->objects, object, PYTHON_NEW_ID)), 0);
 	if (cached >= 0 && part >= 0 && part < STEP_PARTS_MAX)
 		python_part_at(r, part)->position = cached;
+	return 0;
+}
+
+/* Marks a request that was preempted. */
+static long python_resumed_mark(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	int part;
+
+	if (nr >= r->objects.n)
+		return 1;
+	part = python_part(r, python_hash(python_word(r->objects.entries + 16ull * nr)), 0);
+	if (part >= 0 && part < STEP_PARTS_MAX)
+		python_part_at(r, part)->position = 0;
+	return 0;
+}
+
+/* A marked one, or one with a flag, goes on behind the tokens that it still has: o->positions of all, o->lengths with their flags. */
+static long python_resumed_place(u32 nr, struct python_take *w)
+{
+	struct rows *r = w->r;
+	struct python_objects *o = &r->objects;
+	struct row_part *at;
+	s64 computed;
+	int part;
+
+	if (nr >= o->items)
+		return 1;
+	if (o->lengths && python_int(w->c, o, python_word(o->lengths + 8ull * nr)) <= 0)
+		return 0;
+	part = python_part(r, python_hash(python_item(o, nr)), 0);
+	if (part < 0 || part >= STEP_PARTS_MAX)
+		return 0;
+	at = python_part_at(r, part);
+	if (!o->lengths && at->position)
+		return 0;
+	computed = python_int(w->c, o, python_word(o->positions + 8ull * nr));
+	if (computed >= 0)
+		at->position = computed;
 	return 0;
 }
 
@@ -283,8 +324,43 @@ __noinline int python_batch_new(struct thread *t)
 	if (!t || !python_take_begin(t, &w, t->python_key))
 		return 0;
 	o = &w.r->objects;
+	o->lengths = 0;
 	if (python_list_begin(o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_NEW)))
 		bpf_loop(PYTHON_ITEMS, python_new_take, &w, 0);
+	return 0;
+}
+
+/* Reads which of them were preempted, and where they go on. */
+__noinline int python_batch_resumed(struct thread *t)
+{
+	struct python_take w;
+	struct python_objects *o;
+	u64 known, set, ids;
+
+	if (!t || !python_take_begin(t, &w, t->python_key))
+		return 0;
+	o = &w.r->objects;
+	known = python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_KNOWN);
+	if (!known)
+		return 0;
+	if (python_is(known, PYTHON_TYPE_IS_LIST)) {
+		o->lengths = 1;
+		if (python_list_begin(o, known))
+			bpf_loop(PYTHON_ITEMS, python_new_take, &w, 0);
+		return 0;
+	}
+	set = python_member(w.c, o, known, PYTHON_RESUMED);
+	if (set && !python_set_begin(o, set))
+		return 0;
+	if (set)
+		bpf_loop(PYTHON_SLOTS_MAX, python_resumed_mark, &w, 0);
+	ids = python_member(w.c, o, known, PYTHON_KNOWN_IDS);
+	if (!python_list_begin(o, ids))
+		return 0;
+	o->lengths = set ? 0 : python_items_at(o, python_member(w.c, o, known, PYTHON_RESUMED_TOO), o->items);
+	o->positions = python_items_at(o, python_member(w.c, o, known, PYTHON_NEW_CACHED), o->items);
+	if (o->positions && (set || o->lengths))
+		bpf_loop(PYTHON_ITEMS, python_resumed_place, &w, 0);
 	return 0;
 }
 
@@ -329,11 +405,8 @@ __noinline int python_batch_finished(struct thread *t)
 		return 0;
 	o = &w.r->objects;
 	finished = python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_FINISHED);
-	if (!finished || !python_word(finished + PYTHON_SET_USED))
-		return 0;
-	o->n = python_word(finished + PYTHON_SET_MASK) + 1;
-	o->entries = python_word(finished + PYTHON_SET_TABLE);
-	bpf_loop(PYTHON_SLOTS_MAX, python_finished_take, &w, 0);
+	if (python_set_begin(o, finished))
+		bpf_loop(PYTHON_SLOTS_MAX, python_finished_take, &w, 0);
 	return 0;
 }
 
@@ -425,6 +498,7 @@ static __always_inline void python_batch_take(struct thread *t, const struct pro
 {
 	python_batch_begin(t, p, frame);
 	python_batch_requests(t);
+	python_batch_resumed(t);
 	python_batch_new(t);
 	python_batch_outputs(t);
 	python_batch_finished(t);

@@ -296,6 +296,16 @@ static __always_inline bool python_list_begin(struct python_objects *o, u64 list
 	return o->items;
 }
 
+/* Finds the slots of a set; returns whether it has anything. */
+static __always_inline bool python_set_begin(struct python_objects *o, u64 set)
+{
+	if (!set || !python_word(set + PYTHON_SET_USED))
+		return 0;
+	o->n = python_word(set + PYTHON_SET_MASK) + 1;
+	o->entries = python_word(set + PYTHON_SET_TABLE);
+	return 1;
+}
+
 /* Where the items of a list are that has at least n; 0: it has not. */
 static __always_inline u64 python_items_at(struct python_objects *o, u64 list, u64 n)
 {

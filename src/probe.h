@@ -418,6 +418,10 @@ enum python_member {
 	PYTHON_ARRIVED,	     /* of a request that arrives: its id */
 	PYTHON_SENT,	     /* of a request that is passed on: its id. Not named: the variable is the id */
 	PYTHON_ALIVE,	     /* of self: a dict with the ids of requests that are not over; others get no token */
+	PYTHON_KNOWN,	     /* of the batch: an object with what is told of requests that are not new, or a list of one each ... */
+	PYTHON_KNOWN_IDS,    /* ... of the object: a list of their ids */
+	PYTHON_RESUMED,	     /* of the object: a set of the ids of those that go on after they were preempted ... */
+	PYTHON_RESUMED_TOO,  /* ... in other releases: a list with True for these; of one of a list: True */
 	/* if the batch is a list of requests instead of a dict: */
 	PYTHON_REQUESTS,  /* of the batch: the list. Their ids are PYTHON_NEW_ID */
 	PYTHON_SAME,	  /* of the batch, and of its copy with the results: one object */
