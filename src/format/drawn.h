@@ -38,7 +38,7 @@ enum drawn_as {
 	DRAWN_GLOBAL_INSTANT,
 };
 
-#define DRAWN_ARGS_MAX 46
+#define DRAWN_ARGS_MAX 50
 
 struct drawn {
 	const char *category; /* a literal */

@@ -118,6 +118,10 @@ static char *request_line_shape(char *p, const struct step_request *r, const str
 	p = PUT(p, steps_shared, r->shared);
 	p = PUT(p, prefill_steps, r->prefills);
 	p = PUT_NONZERO(p, draft_steps, r->drafts);
+	if (step_request_split(r)) {
+		p = PUT_NONZERO(p, preemptions, r->preemptions);
+		p = PUT_NONZERO(p, recomputed_tokens, r->recomputed);
+	}
 	p = PUT_NONZERO(p, mixed, r->mixed);
 	p = PUT_NONZERO(p, cancelled, r->cancelled);
 	p = add_flags(p, r);
@@ -134,11 +138,15 @@ static char *request_line_stages(char *p, struct step_request *r)
 		p = PUT_NONZERO(p, no_tokens, r->refused[REFUSED_TOKENS]);
 		p = PUT_NONZERO(p, no_kv, r->refused[REFUSED_KV]);
 	}
-	if (split)
+	if (split) {
+		p = PUT_NONZERO(p, preempted, r->preempted);
+		p = PUT_NONZERO(p, recompute, r->recompute);
 		p = add_request_spans(p, r);
+	}
 	if (split && step_request_ttft(r)) {
 		p = PUT(p, ttft_others, r->first_others);
 		p = PUT(p, ttft_between, r->first_between);
+		p = PUT_NONZERO(p, ttft_preempted, r->first_preempted);
 	}
 	return r->mixed ? p : add_tokens(p, r);
 }

@@ -44,7 +44,7 @@ struct step_of_gpu {
 
 /* What the rows of a step were. */
 struct steps_told {
-	uint64_t prompt, decode;
+	uint64_t prompt, decode, again;
 };
 
 /* A line that waits for that, or for GPU activity; kept as text, since by then its arguments may have lost their meaning. */
@@ -379,8 +379,10 @@ static void held_step_write(struct profile_steps *ps, const struct held_step *h)
 	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
 
 	p = fmt_str(p, h->text, h->told_at);
-	if (h->is_told)
+	if (h->is_told) {
 		p = PUT(PUT(p, prompt_tokens, h->told.prompt), decode_tokens, h->told.decode);
+		p = PUT_NONZERO(p, recomputed_tokens, h->told.again);
+	}
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->gap)
 		p = profile_add_path(PUT(p, gap_us, h->gap_ns), ps->rec, "path", h->gap, ps->lines->code, h->gap_from_ns, h->gap_from_ns + h->gap_ns);
@@ -483,8 +485,8 @@ void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, con
 
 	if (!h)
 		return;
-	h->told.prompt += p->prompt;
-	h->told.decode += p->rows->rows - p->prompt;
+	*(p->prompt ? &h->told.prompt : &h->told.decode) += p->rows->rows - p->again;
+	h->told.again += p->again;
 }
 
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)

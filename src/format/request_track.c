@@ -291,6 +291,8 @@ static void drawn_add_request(struct drawn *d, const struct recording *rec, cons
 	if (step_request_ttft(r) && step_request_split(r)) {
 		drawn_add(d, "ttft_others", DRAWN_TIME, r->first_others);
 		drawn_add(d, "ttft_between", DRAWN_TIME, r->first_between);
+		if (r->first_preempted)
+			drawn_add(d, "ttft_preempted", DRAWN_TIME, r->first_preempted);
 	}
 	if (step_request_split(r)) {
 		drawn_add_spans(d, r);
@@ -301,6 +303,12 @@ static void drawn_add_request(struct drawn *d, const struct recording *rec, cons
 	for (int i = 0; i < REFUSALS && step_request_split(r); i++) {
 		if (r->refused[i])
 			drawn_add(d, refusal_keys[i], DRAWN_TIME, r->refused[i]);
+	}
+	if (r->preemptions && step_request_split(r)) {
+		drawn_add(d, "preemptions", DRAWN_NUMBER, r->preemptions);
+		drawn_add(d, "preempted", DRAWN_TIME, r->preempted);
+		drawn_add(d, "recomputed_tokens", DRAWN_NUMBER, r->recomputed);
+		drawn_add(d, "recompute", DRAWN_TIME, r->recompute);
 	}
 	drawn_add_flag(d, "cancelled", r->cancelled);
 	drawn_add_flag(d, "began_before", r->began_before);
@@ -359,6 +367,12 @@ static void tell_phases(struct request_tracks *t, const struct step_request *r, 
 		drawn_add_flag(&decode.d, "began_before", r->began_before && prefill.end == prefill.start);
 		drawn_add_flag(&decode.d, "unfinished", r->cut);
 		t->ops->slice(&decode, t->arg);
+	}
+	for (uint32_t i = 0; i < r->preemptions && i < PREEMPTIONS_KEPT; i++) {
+		struct request_slice out = request_slice_init(row, "preempted", r->out[i].from, r->out[i].to);
+
+		if (out.end > out.start)
+			t->ops->slice(&out, t->arg);
 	}
 }
 

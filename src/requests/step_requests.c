@@ -244,14 +244,22 @@ struct taken {
 	struct step_slot *slot;
 	struct row_part part;
 	uint32_t prompt; /* how many of its rows are prompt */
+	uint32_t again;	 /* how many of its rows were computed before a preemption */
+	bool resumed;	 /* it goes on after that */
 };
+
+/* How many of its rows others in the step wait for. */
+static uint32_t taken_heavy(const struct taken *t)
+{
+	return t->prompt ? t->prompt : t->again;
+}
 
 struct taken_step {
 	const struct step_seen *s;
 	uint32_t n;
 	uint64_t rows;        /* of the step; a row of several sequences counts once if that is known */
 	uint64_t part_rows;   /* the sum of the parts' rows */
-	uint64_t prompt_rows; /* the sum of their prompt rows */
+	uint64_t prompt_rows; /* the sum of their prompt rows, and of those of decodes that are computed again */
 	struct taken parts[STEP_PARTS_MAX];
 };
 
@@ -266,12 +274,13 @@ static bool is_next_part(const struct step_request *r, uint64_t tokens)
 	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
 }
 
-static void count_prefill(struct step_request *r, const struct step_seen *s, uint64_t tokens, uint64_t outputs)
+/* again: tokens that were counted before */
+static void count_prefill(struct step_request *r, const struct step_seen *s, uint64_t tokens, uint64_t again, uint64_t outputs)
 {
 	if (!r->prefills++)
 		r->first_chunk = tokens;
 	r->last_chunk = tokens;
-	r->prompt_tokens += tokens;
+	r->prompt_tokens += tokens - again;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = outputs;
 	r->prefill_step = s->number;
@@ -386,6 +395,29 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 		r->unsplit = true;
 }
 
+/* A part of a request that its engine numbers: whether it was preempted before, and which rows it had computed already. */
+static void find_preemption(struct taken *t, const struct step_seen *s)
+{
+	struct step_request *r = &t->slot->r;
+	struct row_part *p = &t->part;
+	bool placed = p->position >= 0;
+
+	if (!s->own_ids || r->position < 0)
+		return;
+	if (!placed)
+		p->position = r->position;
+	else if (r->steps)
+		t->resumed = s->placed_once || p->position < r->position;
+	if (t->resumed && r->position > r->computed)
+		r->computed = r->position;
+	if (p->position > r->computed && t->resumed) { /* others have computed what it had not, with the same beginning */
+		r->cached += p->position - r->computed;
+		r->computed = p->position;
+	}
+	if (p->position < r->computed)
+		t->again = r->computed - p->position < p->rows ? (uint32_t)(r->computed - p->position) : p->rows;
+}
+
 /* How many rows of the part are prompt: all, or none. */
 static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p, bool own_ids)
 {
@@ -412,7 +444,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	/* with llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
 	bool seen = part_has_known_outputs(p) && (p->position >= 0 || p->rows == 1 || s->own_ids);
 
-	count_prefill(r, s, p->rows, seen ? p->outputs : UINT64_MAX);
+	count_prefill(r, s, p->rows, t->again, seen ? p->outputs : UINT64_MAX);
 	/* this step may give its first output, which sometimes shows only later */
 	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
@@ -486,7 +518,7 @@ static uint64_t taken_add_step_time(const struct taken_step *ts, const struct ta
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
 	enum request_span own = t->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE;
-	uint64_t total = s->end - s->start, prompts = ts->prompt_rows - t->prompt;
+	uint64_t total = s->end - s->start, prompts = ts->prompt_rows - taken_heavy(t);
 	/* rows that it shares are not another request's */
 	uint64_t not_own = ts->rows > t->part.rows ? ts->rows - t->part.rows : 0;
 	uint64_t others = pro_rata_share(total, prompts < not_own ? prompts : not_own, ts->rows);
@@ -506,10 +538,10 @@ static uint64_t taken_add_step_time(const struct taken_step *ts, const struct ta
 		const struct taken *other = &ts->parts[i];
 		const struct step_request *o = &other->slot->r;
 
-		if (other == t || !other->prompt)
+		if (other == t || !taken_heavy(other))
 			continue;
 		request_add_wait(r, &(struct step_wait){
-					    o->serial, o->tgid, o->sequence, division_next(&waits, other->prompt), 0 });
+					    o->serial, o->tgid, o->sequence, division_next(&waits, taken_heavy(other)), 0 });
 	}
 	return others;
 }
@@ -542,9 +574,10 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 		if (t->part.position > POSITION_MAX)
 			t->part.position = -1;
 		find_request(q, t, s);
+		find_preemption(t, s);
 		t->prompt = prompt_rows(t->slot, &t->part, s->own_ids);
 		ts->part_rows += t->part.rows;
-		ts->prompt_rows += t->prompt;
+		ts->prompt_rows += taken_heavy(t);
 	}
 	ts->rows = s->tokens && s->tokens <= UINT32_MAX ? s->tokens : ts->part_rows;
 }
@@ -565,17 +598,41 @@ static void slots_mark_partless(struct step_requests *q, struct step_context *c,
 	}
 }
 
+static void request_add_preemption(struct step_request *r, uint64_t until)
+{
+	if (until < r->last_end) /* its steps overlap: it is mixed */
+		return;
+	if (r->preemptions < PREEMPTIONS_KEPT) {
+		r->out[r->preemptions].from = r->last_end;
+		r->out[r->preemptions].to = until;
+	}
+	r->preemptions++;
+	r->preempted += until - r->last_end;
+}
+
+/* How many of a part's rows have a place from now on: drafts have one if they were accepted. */
+static uint32_t part_computed(const struct taken *t, const struct step_seen *s)
+{
+	const struct row_part *p = &t->part;
+
+	return s->own_ids && !taken_heavy(t) && part_has_known_outputs(p) && p->outputs && p->outputs < p->rows ? p->outputs : p->rows;
+}
+
 static void request_take_part(struct step_requests *q, const struct taken_step *ts, const struct taken *t)
 {
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
-	struct request_part part = { .rows = &t->part, .prompt = t->prompt };
+	struct request_part part = { .rows = &t->part, .prompt = t->prompt, .again = t->again, .resumed = t->resumed };
 
 	if (t->slot->first_due)
 		request_set_first(q, r, t->slot->first_due);
 	slot_add_time_between(q, t->slot);
 	part.others_ns = taken_add_step_time(ts, t);
 	part.own_ns = s->end - s->start - part.others_ns;
+	if (t->resumed)
+		request_add_preemption(r, s->start);
+	r->recomputed += t->again;
+	r->recompute += pro_rata_share(part.own_ns, t->again, t->part.rows);
 	r->steps++;
 	r->shared += ts->n > 1 || s->parts_left;
 	if (t->prompt)
@@ -585,7 +642,7 @@ static void request_take_part(struct step_requests *q, const struct taken_step *
 	if (!t->prompt && !r->second) /* a step takes more nanoseconds than it has parts */
 		r->second = s->start + (uint64_t)(t - ts->parts);
 	request_touch(r, s);
-	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
+	r->position = t->part.position >= 0 ? t->part.position + part_computed(t, s) : -1;
 	TELL_OP(q, part, r, s, &part);
 	/* an engine that numbers its requests also tells later when it sampled this step's token */
 	if (t->slot->first_due && (t->slot->first_due < s->end || !r->given))
@@ -649,7 +706,7 @@ static void take_prefill(struct step_requests *q, struct step_request *r, const 
 	if (r->prefills && s->phase == PHASE_PREFILL && (r->position < 0 || !s->has_rows) &&
 		!is_next_part(r, s->tokens))
 		request_set_mixed(q, r);
-	count_prefill(r, s, s->tokens, s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX);
+	count_prefill(r, s, s->tokens, 0, s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX);
 }
 
 static void take_decode(struct step_requests *q, struct step_request *r, const struct step_seen *s)
@@ -959,6 +1016,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 	seen.lost = r->steps_lost;
 	seen.has_rows = rows_of_step(s, r->vals, &seen.rows);
 	seen.own_ids = probe_spec_own_ids(s);
+	seen.placed_once = s->batch && !s->batch->len[PYTHON_POSITIONS];
 	seen.no_ends = s->batch ? !s->batch->len[PYTHON_FINISHED] && !s->batch->len[PYTHON_OVER] : seen.own_ids;
 	seen.no_rows = s->batch ? !r->vals[0] || r->vals[0] == PYTHON_NO_BATCH : seen.own_ids && !seen.rows.one;
 	if (!strcmp(name, "decode"))

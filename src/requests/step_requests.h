@@ -34,6 +34,7 @@ struct step_seen {
 	struct step_rows rows; /* with has_rows */
 	bool has_rows;
 	bool own_ids;  /* each sequence is one request, from its first row to its last */
+	bool placed_once; /* with own_ids: a position in a later step of a request's tells that it was preempted, whatever it is */
 	bool no_rows;  /* with own_ids: it has none */
 	bool no_ends;  /* with own_ids: the engine does not tell when a request is over */
 	bool has_states; /* ns is known */
@@ -70,8 +71,12 @@ struct step_wait {
 struct request_part {
 	const struct row_part *rows; /* sequence, position (-1: unknown), rows, outputs */
 	uint32_t prompt;             /* how many of its rows are prompt; the others are decodes */
+	uint32_t again;              /* of all these: how many were computed before, until a preemption */
+	bool resumed;                /* with it the request goes on after it was preempted */
 	uint64_t own_ns, others_ns;  /* add up to the step's time; 0 and 0: unknown */
 };
+
+#define PREEMPTIONS_KEPT 4
 
 struct step_request {
 	uint32_t tgid;
@@ -114,6 +119,15 @@ struct step_request {
 	bool states_unknown[SPAN_MAX];
 	/* With first_output: these, and SPAN_OWN_PREFILL, sum to the time from start to first_output. */
 	uint64_t first_others, first_between; /* SPAN_OTHERS and SPAN_BETWEEN before it */
+	uint64_t first_preempted; /* `preempted`, likewise a part of these */
+	/* With own_ids: how often its scheduler took its memory away and went on with it later; of its time, until then since its
+	 * last step, and its own in steps for rows that it had computed before; and how many rows these were. */
+	uint32_t preemptions;
+	struct {
+		uint64_t from, to;
+	} out[PREEMPTIONS_KEPT]; /* when, of the first ones */
+	uint64_t preempted, recompute, recomputed;
+	int64_t computed; /* rows before this position are computed again */
 	struct step_wait *waits;              /* whom it waited for; sorted for `done`, the longest first */
 	size_t n_waits, waits_cap;
 	uint64_t waits_rest; /* for requests not in waits: the sum of both is SPAN_OTHERS */

@@ -330,6 +330,7 @@ static int compare_waits(const void *a, const void *b)
 void request_keep_first(struct step_request *r)
 {
 	r->first_others = r->spans[SPAN_OTHERS];
+	r->first_preempted = r->preempted;
 	r->first_between = r->spans[SPAN_BETWEEN];
 	for (size_t i = 0; i < r->waits_cap && r->n_waits; i++)
 		r->waits[i].first_ns = r->waits[i].ns;

@@ -69,7 +69,9 @@ SHAPE(TOKEN, scheduler_full, COUNT, OPTIONAL, "what the engine's [scheduler](eng
 	"wait, requests that have a slot, and how many slots there are; how many tokens a step may have; blocks of the KV cache that are free, and in all, and "
 	"how many tokens one has room for; above 0: the KV cache had no room for a request")
 SHAPE(TOKEN, prompt_tokens, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, "how many of `rows` are prompt tokens, and how many are generated tokens or drafts; only where the "
+SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, recomputed_tokens, COUNT, OPTIONAL, "how many of `rows` are prompt tokens, how many are generated tokens or drafts, and how many were computed "
+	"before, until a [preemption](#request_prof); the last one is absent if 0; only where the "
 	"rows of each sequence are known. Earlier steps decide that, so such a line is written some tenths of a second after the step")
 SHAPE(TOKEN, ts_us, US, REQUIRED, "start of the step, from the start of the recording")
 SHAPE(TOKEN, switches, COUNT, REQUIRED, NEXT)
@@ -294,6 +296,10 @@ SHAPE(SEQUENCE, prompt_tokens, COUNT, OPTIONAL, "rows of its prompt that were de
 SHAPE(SEQUENCE, cached_tokens, COUNT, OPTIONAL, "position of its first row: the part of the prompt that was reused from an earlier request; "
 	"absent with `began_before`. The first request of a sequence whose first row is neither at position 0 nor where a copy of another sequence ends "
 	"counts as `began_before`")
+SHAPE(SEQUENCE, preemptions, COUNT, OPTIONAL, NEXT)
+SHAPE(SEQUENCE, recomputed_tokens, COUNT, OPTIONAL, "how often its scheduler took its part of the KV cache away and went on with it later, if the "
+	"preset says where a Python engine has its batch, and how many of its tokens were computed once more for that; absent if 0. They are not among "
+	"`prompt_tokens`")
 SHAPE(SEQUENCE, steps, COUNT, REQUIRED, NEXT)
 SHAPE(SEQUENCE, steps_shared, COUNT, REQUIRED, "steps with rows of this request, and how many of them also had rows of others")
 SHAPE(SEQUENCE, left_out, PARTS, OPTIONAL, "what `--budget` left out of any of its steps (see token_prof): without barriers, waits at them are "
@@ -346,6 +352,10 @@ STAGE(SEQUENCE, no_tokens, US, OPTIONAL, NEXT)
 STAGE(SEQUENCE, no_kv, US, OPTIONAL, "the parts of `queued`, once it had arrived at the engine, in which the [scheduler](engines.md#scheduler) let no other request in: "
 	"all its slots were taken; the step had as many tokens as it may; the KV cache had no room. Each is from the start of the step in which it was refused to the "
 	"start of the next one; absent if 0")
+STAGE(SEQUENCE, preempted, US, OPTIONAL, "the parts of `others` and `between` from its last step before each of its `preemptions` to the step with "
+	"which it goes on; absent if 0, as the next two")
+STAGE(SEQUENCE, ttft_preempted, US, OPTIONAL, "the part of that before the first output")
+STAGE(SEQUENCE, recompute, US, OPTIONAL, "the part of `own_prefill` and `own_decode` for its `recomputed_tokens`, by rows")
 STAGE(SEQUENCE, ttft_client, US, OPTIONAL, "from its first bytes on the socket to the first part of the answer after the header")
 STAGE(SEQUENCE, first_answered, US, OPTIONAL, "the end of `ttft_client`: from when its first output was there until the first part of the answer was written; "
 	"of an answer in one part, from the end of its last step. Not a part of `total`")

@@ -335,7 +335,7 @@ static void live_on_part(struct step_request *r, const struct step_seen *s, cons
 
 	if (!r->by_parts || !s->n_parts)
 		return;
-	l->step_prompt_rows += p->prompt;
+	l->step_prompt_rows += p->prompt ?: p->again;
 	c = live_get_context(&l->batches, r->tgid, r->context);
 	c->end = s->end;
 	c->ns = s->end - s->start;

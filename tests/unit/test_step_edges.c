@@ -651,6 +651,96 @@ TEST(test_idle)
 	assert_true(got[3].r.began_before);
 }
 
+/* Adds a step of an engine in Python, from 10 * start to 10 * end. */
+static void add_own(uint64_t start, uint64_t end, uint32_t n, const struct row_part *parts, bool placed_once)
+{
+	static uint32_t number;
+	struct step_seen s = { .start = 10 * start, .end = 10 * end, .number = number++, .tgid = 1, .context = 9, .has_rows = true };
+
+	s.own_ids = true;
+	s.placed_once = placed_once;
+	s.phase = PHASE_SHARED;
+	s.has_states = true;
+	s.ns[ST_CPU] = s.end - s.start;
+	s.n_parts = n;
+	s.parts = parts;
+	for (uint32_t i = 0; i < n; i++)
+		s.tokens += parts[i].rows;
+	step_requests_add(requests, &s);
+}
+
+#define OWN(start, end, ...) add_own(start, end, sizeof((struct row_part[]){ __VA_ARGS__ }) / sizeof(struct row_part), (struct row_part[]){ __VA_ARGS__ }, true)
+
+/* After its first token, with others in its steps: what it computes once more is no prompt of its own, but others wait for it. */
+TEST(test_preempted)
+{
+	const struct step_request *r = &got[0].r, *other = &got[1].r;
+
+	begin();
+	OWN(10, 11, { 1, 4, 6, 1 });
+	OWN(11, 12, { 1, -1, 1, 1 });
+	OWN(13, 14, { 2, 0, 8, 1 });
+	OWN(15, 19, { 1, 3, 4, 0 });
+	OWN(20, 22, { 1, -1, 5, 1 }, { 2, -1, 1, 1 });
+	OWN(22, 23, { 1, -1, 3, 2 }); /* of two drafts one is accepted */
+	OWN(25, 26, { 1, 14, 1, 1 }); /* all of it was still there */
+	end();
+	assert_int_equal(n_got, 2);
+	assert_false(r->mixed);
+	assert_int_equal(r->preemptions, 2);
+	assert_int_equal(r->preempted, 30 + 20);
+	assert_int_equal(r->first_preempted, 0);
+	assert_int_equal(r->out[0].from, 120);
+	assert_int_equal(r->out[0].to, 150);
+	assert_int_equal(r->out[1].from, 230);
+	assert_int_equal(r->recomputed, 4 + 4);
+	assert_int_equal(r->recompute, 40 + 20 * 4 / 5);
+	assert_int_equal(r->prompt_tokens, 6);
+	assert_int_equal(r->cached, 4);
+	assert_int_equal(step_request_tokens(r), 6);
+	check_sums(r);
+	assert_int_equal(other->preemptions, 0);
+	assert_int_equal(other->spans[SPAN_OTHERS], 40 + 20 * 4 / 6);
+	check_sums(other);
+}
+
+/* Within its prompt, of which another request has computed the next part meanwhile. */
+TEST(test_preempted_early)
+{
+	const struct step_request *r = &got[0].r;
+
+	begin();
+	OWN(10, 11, { 1, 0, 4, 0 });
+	OWN(12, 13, { 1, 6, 2, 1 });
+	end();
+	assert_int_equal(r->preemptions, 1);
+	assert_int_equal(r->preempted, 10);
+	assert_int_equal(r->first_preempted, 10);
+	assert_int_equal(r->recomputed, 0);
+	assert_int_equal(r->prompt_tokens, 6);
+	assert_int_equal(r->cached, 2);
+	assert_int_equal(step_request_ttft(r), 30);
+	check_sums(r);
+}
+
+/* An engine that says of each part of a prompt where it begins: it goes back if the request was preempted. */
+TEST(test_preempted_by_place)
+{
+	static const struct row_part parts[] = { { 1, 0, 4, 0 }, { 1, 4, 4, 1 }, { 1, -1, 1, 1 }, { 1, 4, 6, 1 }, { 1, -1, 1, 1 }, { 2, -1, 3, 0 }, { 2, 1, 3, 1 } };
+
+	begin();
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		add_own(10 + i, 11 + i, 1, &parts[i], false);
+	end();
+	assert_int_equal(got[0].r.preemptions, 1);
+	assert_int_equal(got[0].r.recomputed, 5);
+	assert_int_equal(got[0].r.prompt_tokens, 8);
+	assert_int_equal(step_request_tokens(&got[0].r), 4);
+	/* of one that began before the recording it is not known how much it had computed */
+	assert_true(got[1].r.began_before);
+	assert_int_equal(got[1].r.preemptions, 0);
+}
+
 /* The engine's memory has a time, which is believed if it is possible. */
 TEST(test_said)
 {
