@@ -234,6 +234,8 @@ struct request {
 	int64_t first_others, first_between; /* time of these parts before the first token; -1: unknown */
 	int64_t waited_others;               /* waiting for requests that are not among its waits */
 	int64_t refused[REFUSALS]; /* of its queue: the engine's scheduler let no other request in, for this reason */
+	/* of its other parts: from when it was preempted until it went on, before its first token, too, and computing the same once more */
+	int64_t preempted, first_preempted, recompute;
 	struct largest_cause gap_by; /* of its queue and the time between its steps */
 	struct largest_cause answer_by; /* of the time until the first part of its answer was written */
 	uint64_t context;
@@ -242,6 +244,7 @@ struct request {
 	uint32_t sequence;
 	uint32_t id; /* the engine's own; its text is empty: unknown */
 	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
+	uint32_t preemptions, recomputed_tokens;
 	uint32_t chunks;    /* parts of the answer on its socket */
 	uint32_t slots;     /* the most requests that its context worked on at a time; set by served_finish, as `full` */
 	int64_t full;       /* of its queue: the context worked on so many, one of them in this one's slot; 0: it did not wait for a slot */

@@ -176,6 +176,11 @@ static void sum_request(const struct process *p, const struct request *r, struct
 	sum->full = ns_add(sum->full, r->full);
 	for (unsigned int i = 0; i < REFUSALS; i++)
 		sum->refused[i] = ns_add(sum->refused[i], r->refused[i]);
+	sum->preempted += r->preemptions > 0;
+	sum->preemptions += r->preemptions;
+	sum->recomputed_tokens += r->recomputed_tokens;
+	sum->preempted_time = ns_add(sum->preempted_time, r->preempted);
+	sum->recompute = ns_add(sum->recompute, r->recompute);
 	for (unsigned int i = 0; i < TIME_PARTS; i++)
 		sum->parts[i] = ns_add(sum->parts[i], r->parts[i]);
 	list_for_each (s, p->served.states + r->first_state, r->n_states)

@@ -157,6 +157,8 @@ struct batch_summary {
 	uint64_t unjoined;                      /* of unparted: only their queue is unknown */
 	int64_t full;                           /* of the time in queues: all slots were taken */
 	int64_t refused[REFUSALS];              /* likewise: the engine's scheduler let no other request in */
+	uint64_t preempted, preemptions, recomputed_tokens; /* requests that were, how often in all, and tokens computed once more */
+	int64_t preempted_time, recompute;
 	int64_t parts[TIME_PARTS], parts_total, states[TIME_PARTS][STATES];
 	struct request_typicals typicals;
 	LIST(struct request_late_ref, late);          /* the largest excess first */

@@ -122,6 +122,36 @@ static void json_put_refusals(struct json_object *o, const int64_t ns[REFUSALS])
 	}
 }
 
+/* "; preempted 2 times, for 310 ms, and 512 tokens computed once more", if that is a part of what is late. */
+static void text_add_preemptions(struct text *t, const struct request *r, const struct request_late *late)
+{
+	bool first = late->kind == REQUEST_LATE_FIRST;
+	int64_t ns = first ? r->first_preempted : ns_add(r->preempted, r->recompute);
+
+	if (!r->preemptions || (double)ns < WAIT_SHARE * (double)late->excess)
+		return;
+	if (first) { /* it may be preempted again later */
+		text_add(t, "; preempted for %s", DURATION(ns));
+		return;
+	}
+	text_add(t, "; preempted %s", r->preemptions == 1 ? "once" : "");
+	if (r->preemptions > 1)
+		text_add(t, "%u times", r->preemptions);
+	text_add(t, ", for %s", DURATION(r->preempted));
+	if (r->recomputed_tokens)
+		text_add(t, ", and %u token%s computed once more", r->recomputed_tokens, r->recomputed_tokens == 1 ? "" : "s");
+}
+
+static void json_put_preemptions(struct json_object *o, uint64_t n, uint64_t tokens, int64_t preempted, int64_t recompute)
+{
+	if (!n)
+		return;
+	json_put_u64(o, "preemptions", n);
+	json_put_us(o, "preempted_us", preempted);
+	json_put_u64(o, "recomputed_tokens", tokens);
+	json_put_us(o, "recompute_us", recompute);
+}
+
 /* " (all 4 slots were taken, for 9.20 s; longest by requests 97, 98, 101 and 104, of 12; 7 later ones were taken first)" */
 static void text_add_slots(struct text *t, const struct process *p, const struct request *r)
 {
@@ -229,6 +259,7 @@ static const char *straggler_sentence(const struct model *m, const struct proces
 		text_add(&t, i ? "; " : ": ");
 		text_add_late_part(&t, m, p, r, late->kind, &late->parts[i]);
 	}
+	text_add_preemptions(&t, r, late);
 	return buf;
 }
 
@@ -307,6 +338,13 @@ static void put_refusals(const struct page *page, const struct batch_summary *su
 			100 * page_share(sum->refused[order[i]], queued));
 }
 
+static void put_preemptions(const struct page *page, const struct batch_summary *sum)
+{
+	if (sum->preemptions)
+		page_put(page, "  preempted: %llu of %llu requests, %llu times in all, for %s; %llu tokens were computed once more for that, in %s\n", LLU(sum->preempted),
+			LLU(sum->count - sum->unparted), LLU(sum->preemptions), DURATION(sum->preempted_time), LLU(sum->recomputed_tokens), DURATION(sum->recompute));
+}
+
 static void put_partition(const struct page *page, const struct batch_summary *sum)
 {
 	unsigned int order[TIME_PARTS], states[STATES];
@@ -368,6 +406,7 @@ void page_requests(const struct page *page, const struct process *p, const struc
 	if (!sum->count)
 		return;
 	put_counts(page, sum);
+	put_preemptions(page, sum);
 	put_partition(page, sum);
 	if (sum->n_late && page->slowest)
 		page_put(page, "\nThe slowest requests:\n");
@@ -430,6 +469,7 @@ static void put_late(struct json_object *o, const struct model *m, const struct 
 		}
 	}
 	json_put_refusals(o, r->refused);
+	json_put_preemptions(o, r->preemptions, r->recomputed_tokens, r->preempted, r->recompute);
 	if (r->full) {
 		slots = json_put_object(o, "slots");
 		slot_holders_find(p, r, &holders);
@@ -547,6 +587,7 @@ void json_put_requests(const struct page *page, struct json_object *o, const str
 		json_put_us(parts, request_time_name((enum request_time)i), sum->parts[i]);
 	json_put_us(o, "all_slots_taken_us", sum->full);
 	json_put_refusals(o, sum->refused);
+	json_put_preemptions(o, sum->preemptions, sum->recomputed_tokens, sum->preempted_time, sum->recompute);
 	parts = json_put_object(o, "parts_states_us");
 	for (unsigned int i = 0; i < TIME_PARTS; i++) {
 		int64_t total = 0;

@@ -11,7 +11,7 @@
 #include "util/text.h"
 
 #define DURATION_MAX 32
-#define SENTENCE_MAX 512
+#define SENTENCE_MAX 640
 
 /* A buffer that lives as long as the enclosing block. */
 #define SENTENCE ((char[SENTENCE_MAX]){ 0 })
