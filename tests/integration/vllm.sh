@@ -30,11 +30,28 @@ test_steps() {
 		"sum(e.get('cat') == 'batch' and e.get('name') == 'queued' and e['ph'] == 'X' for e in t) == 199" t="$TMP/steps.json"
 }
 
-# Requests that are preempted and come back; results of a batch in the step after it.
+# Requests that are preempted and go on; how this is told differs between releases.
 test_preempted() {
-	replay preempted -preempted
+	local release file
+	for release in "" 0.9.1 0.9.2 v2; do
+		replay "preempted$release" -preempted $release
+	done
+	schema_fits "preempted: as the schema says" profile "$TMP/preempted.jsonl"
+	for file in "$TMP/preempted.jsonl" "$TMP/preempted.json"; do
+		"$INFTRACE" report "$file" >"$TMP/report"
+		check "preempted: the report of ${file##*.} says how often, and what was computed once more" grep -qE \
+			'^  preempted: 18 of 19[0-9] requests, 38 times in all, for [0-9.]+ [mu]?s; 3555 tokens were computed once more for that, in ' "$TMP/report"
+	done
+	"$INFTRACE" report --json "$TMP/preempted.jsonl" >"$TMP/report.json"
+	schema_fits "preempted: the report as JSON, too" report "$TMP/report.json"
+	expect "preempted: a slice for the first four times of each, which sum up" \
+		"(lambda n: sum(e['name'] == 'preempted' and e['cat'] == 'batch' for e in t if e['ph'] == 'X') == sum(min(4, i) for i in n) and sum(n) == 38)(
+			[e['args']['preemptions'] for e in t if e.get('cat') == 'batch' and 'preemptions' in e.get('args', {})])" t="$TMP/preempted.json"
+	expect "preempted: each step says of how many tokens" \
+		"sum(s['shape'].get('recomputed_tokens', 0) for s in p if s['event'] == 'token_prof') == 3555" p="$TMP/preempted.jsonl"
 }
 
+# Results of a batch in the step after it.
 test_async() {
 	replay async -async async
 }

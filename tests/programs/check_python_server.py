@@ -6,6 +6,7 @@ Requests of serve_client.py to serve.py, whose API and engine are the processes 
 request and of the API's socket, which its id alone tells; its tokens are those that its client got, and its times lie within what
 the client's clock allows. With what the server has printed, those that a plant held up must name it, and others must not."""
 
+import collections
 import os
 import sys
 
@@ -105,6 +106,11 @@ def check_refused(got, output):
         # from when it looks at the queue, which is a little after the step's beginning
         if any(abs(a - b) > 0.05 * a + REFUSED_NS for a, b in zip(refused, told[request_id])):
             wrong.append((request_id, refused, told[request_id]))
+    preempted = collections.Counter(line.split()[1] for line in output if line.startswith("preempted "))
+    diff = [r for r, e in got.items() if e["shape"].get("preemptions", 0) != preempted[e["shape"]["request_id"]]]
+    print(f"preempted: {sum(preempted.values())} times; of {len(diff)} requests that is wrong")
+    if diff:
+        raise Wrong("not as often as the engine says")
     print(f"{len(lines)} requests; refused for want of a slot, tokens, room in the KV cache: {sums}; {len(wrong)} are wrong: {wrong[:5]}")
     if len(lines) != len(got) or min(sums) < 10 or len(wrong) > 0.02 * len(lines):
         raise Wrong("too few are right")

@@ -27,7 +27,7 @@ def main(path, trace, profile, out, near=NEAR_NS):
     ids = {r["shape"]["sequence"]: r["shape"].get("request_id") for r in requests}
     diff.equal("steps", len(steps), len(calls))
     diff.equal("lines", len(read_lines(profile, "token_prof")), len(calls))
-    tokens = collections.defaultdict(lambda: {"prompt": 0, "steps": 0, "total": 0, "output": 0})
+    tokens = collections.defaultdict(lambda: dict.fromkeys(("prompt", "steps", "total", "output", "preemptions", "again", "out"), 0))
     for i, (step, call) in enumerate(zip(steps, calls)):
         for request, rows in call["tokens"].items():
             t = tokens[request]

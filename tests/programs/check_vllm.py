@@ -53,19 +53,26 @@ def check_request(diff, line, tokens, known):
     if known["cached"] is not None:  # without output it is not known
         diff.equal(f"{name}: cached", shape["cached_tokens"], known["cached"])
     diff.equal(f"{name}: steps", shape["steps"], want["steps"])
+    diff.equal(f"{name}: preemptions", shape.get("preemptions", 0), want["preemptions"])
+    diff.equal(f"{name}: computed once more", shape.get("recomputed_tokens", 0), want["again"])
+    if known["output"]:
+        diff.equal(f"{name}: prompt, as the engine has it", shape["prompt_tokens"] + shape["cached_tokens"], known["prompt"])
+    preempted = ns(line["stage_us"].get("preempted", 0))
     queued = ns(line["stage_us"].get("queued", 0))
     return (abs(ns(line["stage_us"].get("ttft", 0)) - want.get("ttft", 0)), abs(queued - (want["begin"] - want["arrived"])),
-            abs(ns(line["stage_us"]["total"]) - queued - want["total"]))
+            abs(ns(line["stage_us"]["total"]) - queued - want["total"]), abs(preempted - want["out"]) if want["preemptions"] else None)
 
 
 def check_times(diff, off, n, near):
     """How far the times of n requests are off. A thread may be held up between its reading of the clock and the step's end; and where
     probes are dear, the program's own clock is as far from them: near is four times the largest median then, within limits."""
-    medians = [sorted(o[i] for o in off)[len(off) // 2] if off else 0 for i in range(3)]
+    kinds = ("ttft", "queued", "total", "preempted")
+    known = [sorted(o[i] for o in off if o[i] is not None) for i in range(len(kinds))]
+    medians = [k[len(k) // 2] if k else 0 for k in known]
     most = min(max(near, 4 * max(medians)), 4 * near)
-    for i, what in enumerate(("ttft", "queued", "total")):
-        diff.equal(f"{what}: nearly all within {most} ns", sum(o[i] <= most for o in off) >= 0.9 * n, True)
-    print(f"# ttft, queued and total off by {medians} ns")
+    for what, k in zip(kinds, known):
+        diff.equal(f"{what}: nearly all within {most} ns", sum(ns <= most for ns in k) >= 0.9 * (len(k) if what == "preempted" else n), True)
+    print(f"# {', '.join(kinds)} off by {medians} ns")
 
 
 def main(path, trace, profile, out, near=NEAR_NS):
@@ -80,7 +87,8 @@ def main(path, trace, profile, out, near=NEAR_NS):
     ids = {r["shape"]["sequence"]: r["shape"].get("request_id") for r in requests}
     diff.equal("steps", len(steps), len(calls))
     diff.equal("lines", len(read_lines(profile, "token_prof")), len(calls))
-    tokens = collections.defaultdict(lambda: {"prompt": 0, "steps": 0, "total": 0, "output": 0})
+    tokens = collections.defaultdict(lambda: dict.fromkeys(
+        ("prompt", "steps", "total", "output", "preemptions", "again", "out", "computed", "high", "end"), 0))
     for i, (step, (begin, n, end)) in enumerate(zip(steps, calls)):
         if n is None:
             diff.equal(f"step {i}: no batch", "n_tokens" in step["args"], False)
@@ -92,13 +100,22 @@ def main(path, trace, profile, out, near=NEAR_NS):
             t["arrived"] = arrived[request]
             t["steps"] += 1
             t["total"] = end - t["begin"]
+            computed = batches[n]["computed"][request]
+            if request in batches[n]["resumed"]:
+                t["preemptions"] += 1
+                t["high"] = max(t["high"], t["computed"])
+                t["out"] += begin - t["end"]
+            again = max(0, min(t["high"] - computed, rows))
+            t["again"] += again
+            t["computed"], t["end"] = computed + rows, end
             if "ttft" not in t:
-                t["prompt"] += rows
+                t["prompt"] += rows - again
             if request in batches[n]["samples"] and t["output"] < known[request]["output"]:  # others are given up
                 t.setdefault("ttft", end - t["begin"])
                 t["output"] += 1
                 outputs += 1
         check_rows(diff, f"step {i}, batch {n}", step["args"], batches[n], ids, outputs)
+    diff.equal("preempted as often as the engine says", sum(t["preemptions"] != known[i]["preemptions"] for i, t in tokens.items()), 0)
     diff.equal("requests", sorted(ids.values(), key=str), sorted(tokens))
     off = [check_request(diff, r, tokens, known[r["shape"]["request_id"]]) for r in requests
            if r["shape"].get("request_id") in tokens]
@@ -127,7 +144,7 @@ def junk(trace, out):
     diff = Differences()
     steps, n = check_junk(diff, trace, out)
     known = [step["args"].get("n_outputs") for step in steps[:n] if step["args"].get("n_sequences")]
-    diff.equal("outputs", known, [1, None, None, None, None, 256, None, None, None, 2])
+    diff.equal("outputs", known, [1, None, None, None, None, 256, None, None, None, 2] + [1] * 12)
     for i, step in enumerate(steps[n:]):  # what another thread changed meanwhile: whole, or none
         args = step["args"]
         diff.equal(f"changed {i}: adds up or has none", "rows_read" in args or args.get("n_tokens", -1) == i, True)

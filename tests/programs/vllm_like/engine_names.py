@@ -72,12 +72,13 @@ class Scheduler:
         self.free(r)
         r.computed = 0
         self.waiting.appendleft(r)
+        say("preempted", r.request_id)
         return r.request_id
 
     def schedule(self):
         self.refusals.begin()
         new, budget, tokens = [], STEP_TOKENS, {}
-        known, preempted = [], set()
+        known, preempted, resumed = [], set(), set()
         for r in list(self.running):
             n = min(r.prompt + r.got - r.computed, budget)
             while r in self.running and n and not self.allocate(r, n):
@@ -99,6 +100,7 @@ class Scheduler:
             budget -= n
             if r.known:  # it was preempted
                 known.append(r)
+                resumed.add(r.request_id)
                 continue
             r.known = True
             new.append(r)
@@ -106,7 +108,7 @@ class Scheduler:
         self.refusals.end(why, [r.request_id for r in self.waiting if not r.known])
         return SchedulerOutput(
             [NewRequestData(r.request_id, [], [], None, ([],), 0) for r in new],
-            CachedRequestData([r.request_id for r in known], set(), [], [r.computed for r in known]),
+            CachedRequestData([r.request_id for r in known], resumed, [], [r.computed for r in known]),
             tokens, sum(tokens.values()), {}, [0], self.finished, preempted_req_ids=preempted)
 
     def update_from_output(self, scheduler_output, model_runner_output):

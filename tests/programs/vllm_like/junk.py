@@ -8,7 +8,8 @@ import json
 import sys
 import threading
 
-from vllm.v1.core.sched.scheduler import ModelRunnerOutput, NewRequestData, SchedulerOutput
+from vllm.v1.core.sched.scheduler import (CachedRequestData, CachedRequestDataOf0_9_1, CachedRequestDataOf0_9_2, ModelRunnerOutput, NewRequestData,
+                                       SchedulerOutput)
 
 
 def many(n, rows=1):
@@ -66,6 +67,12 @@ def results(ids, lists):
 circle = []
 circle.append(circle)
 own = {}
+# what is told of requests that go on after a preemption
+KNOWN = [circle, own, 7, "text", CachedRequestData(circle, circle, circle, circle), CachedRequestData(["one", "two"], {"one"}, [], []),
+         CachedRequestData([None, 7, "one"] * 1000, {"one", 7, None, 1 << 80}, [], [1 << 80, -1, None] * 1000), CachedRequestData(None, None, None, None),
+         CachedRequestData("one", {f"x{i}" for i in range(5000)}, [], "two"), CachedRequestDataOf0_9_2(["one", "two"], [True], [], [], [1]),
+         CachedRequestDataOf0_9_2(["one", "two"], [7, circle], [], [], [None, circle]),
+         [CachedRequestDataOf0_9_1(i, f, [], [], n) for i, f, n in ((None, True, 1), ("one", circle, circle), ("two", True, None))] * 500]
 own["own"] = own
 long = "a" * 1_000_000
 removed = {f"r{i}": 1 for i in range(40)}
@@ -100,6 +107,7 @@ CASES = [
     (slots(), slots(), None),
     (batch(whole, 4), results(["one", "two"], [(1, 2, 3), (1,)]), whole),  # no lists: what they gave is not known
     (batch(whole, 4), results(["one", "two"], [[1], [2]] * 100_000), whole),
+    *((batch(whole, 4, scheduled_cached_reqs=known), results(["two", "one"], [[1], []]), whole) for known in KNOWN),
 ]
 
 

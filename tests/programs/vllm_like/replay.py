@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Replays the steps of a log of vLLM's scheduler: replay.py LOG [async] [paced]. It loads _C.abi3.so, by which the engine is known,
+Replays the steps of a log of vLLM's scheduler: replay.py LOG [async] [paced] [RELEASE]. RELEASE, by which a preempted request that goes
+on is told in another way: 0.9.1, 0.9.2 or v2, the second model runner, for which it is a new one. It loads _C.abi3.so, by which the engine is known,
 prints "ready", waits for a line of input, and prints when each request arrives, and for each step its begin, the number of the
 batch whose results it had or None, and its end.
 """
@@ -19,7 +20,7 @@ def main():
     requests = sorted((e for e in log if e["ev"] == "request"), key=lambda e: -e["arrival"])
     outputs = {e["id"]: e["output"] for e in requests}
     log = [e for e in log if e["ev"] == "step"]
-    core = EngineCore(log, outputs)
+    core = EngineCore(log, outputs, sys.argv[-1])
     step = core.step_with_batch_queue if "async" in sys.argv[2:] else core.step
     try:
         import _C  # noqa: F401

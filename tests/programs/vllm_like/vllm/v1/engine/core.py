@@ -11,8 +11,8 @@ def now():
 
 
 class EngineCore:
-    def __init__(self, log, outputs):
-        self.scheduler = Scheduler(log, outputs)
+    def __init__(self, log, outputs, release):
+        self.scheduler = Scheduler(log, outputs, release)
         self.queue = collections.deque()
 
     def execute_model(self, step):

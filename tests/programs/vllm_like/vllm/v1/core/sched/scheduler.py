@@ -23,6 +23,34 @@ class CachedRequestData:
 
 
 @dataclass
+class CachedRequestDataOf0_9_2:
+    req_ids: list
+    resumed_from_preemption: list
+    new_token_ids: list
+    new_block_ids: list
+    num_computed_tokens: list
+
+
+@dataclass
+class CachedRequestDataOf0_9_1:
+    req_id: str
+    resumed_from_preemption: bool
+    new_token_ids: list
+    new_block_ids: list
+    num_computed_tokens: int
+
+
+def cached_requests(release, ids, resumed, computed):
+    """What is told of requests that are not new."""
+    if release == "0.9.1":
+        return [CachedRequestDataOf0_9_1(i, i in resumed, [], [], computed[i]) for i in ids]
+    computed = [computed[i] for i in ids]
+    if release == "0.9.2":
+        return CachedRequestDataOf0_9_2(ids, [i in resumed for i in ids], [], [], computed)
+    return CachedRequestData(ids, set(resumed), [], computed)
+
+
+@dataclass
 class SchedulerOutput:
     scheduled_new_reqs: list
     scheduled_cached_reqs: CachedRequestData
@@ -53,7 +81,8 @@ class Request:
 
 
 class Scheduler:
-    def __init__(self, log, outputs):
+    def __init__(self, log, outputs, release):
+        self.release = release
         self.log = iter(log)
         self.outputs = outputs  # how many tokens each request takes
         self.requests = {}
@@ -66,11 +95,12 @@ class Scheduler:
 
     def schedule(self):
         step = next(self.log)
-        computed = step["computed"]
+        computed, new = step["computed"], list(step["new"])
+        if self.release == "v2":
+            new += step["resumed"]
         return step, SchedulerOutput(
-            scheduled_new_reqs=[NewRequestData(i, [], [], None, ([],), computed[i]) for i in step["new"]],
-            scheduled_cached_reqs=CachedRequestData([i for i in step["tokens"] if i not in step["new"]], set(step["resumed"]), [],
-                                                    [computed[i] for i in step["tokens"] if i not in step["new"]]),
+            scheduled_new_reqs=[NewRequestData(i, [], [], None, ([],), computed[i]) for i in new],
+            scheduled_cached_reqs=cached_requests(self.release, [i for i in step["tokens"] if i not in new], step["resumed"], computed),
             num_scheduled_tokens=dict(step["tokens"]),
             total_num_scheduled_tokens=step["total"],
             scheduled_spec_decode_tokens={},
