@@ -40,21 +40,27 @@ test_classes() {
 	interrupted "it ends as usual" "$BG"
 }
 
-# More threads that never sleep than CPUs: a thread that yields to all of them would run too late for its rings.
+# More threads that never sleep than CPUs: a thread that yields to all of them would run too late for its rings, each time. One that does
+# not may be kept from them by what else this machine does; then it is tried again.
 test_busy() {
-	local cpus calls got hog hogs=() rc=0
+	local cpus calls got lost hog hogs=() rc try
 	cpus=$(nproc)
 	for ((i = 0; i < cpus; i++)); do
 		background "$TMP/storm" -s 0 -n 1000000000
 		hogs+=("$BG")
 	done
-	"$INFTRACE" record --strict -o "$TMP/busy.pftrace" -e syscalls -- \
-		"$TMP/storm" -t "$((2 * cpus))" -s 10 -n 20000 >"$TMP/busy.out" 2>"$TMP/busy.err" || rc=$?
+	for try in 1 2 3; do
+		rc=0
+		"$INFTRACE" record --strict -o "$TMP/busy.pftrace" -e syscalls -- \
+			"$TMP/storm" -t "$((2 * cpus))" -s 10 -n 20000 >"$TMP/busy.out" 2>"$TMP/busy.err" || rc=$?
+		calls=$(json 'c["calls"]' c=last:"$TMP/busy.out")
+		got=$(sed -nE 's/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) syscall.*/\2/p' "$TMP/busy.err")
+		lost=$(sed -nE 's/^inftrace: warning: lost (.*, )?([0-9]+) syscall.*/\2/p' "$TMP/busy.err")
+		check "try $try: its $calls calls are among $got and ${lost:-0} that are told as lost" test "$((got + ${lost:-0}))" -ge "$calls"
+		[ "$rc" -ne 0 ] || break
+		sed 's/^/# /' "$TMP/busy.err"
+	done
 	same "nothing is lost where all CPUs are busy" "$rc" 0
-	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/busy.err"
-	calls=$(json 'c["calls"]' c=last:"$TMP/busy.out")
-	got=$(sed -nE 's/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) syscall.*/\2/p' "$TMP/busy.err")
-	check "its $calls calls are among $got" test "$got" -ge "$calls"
 	for hog in "${hogs[@]}"; do
 		kill "$hog" || true
 		wait "$hog" 2>/dev/null || true
