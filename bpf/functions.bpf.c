@@ -691,6 +691,7 @@ int function_exit(struct pt_regs *ctx)
 		if (!python_leave(ctx, t, id, cookie, sp))
 			goto out;
 		sp = t->python_sp;
+		python_results_over(t, open);
 	}
 	call_leave(ctx, task, t, open, sp, id);
 	if (cookie & PROBE_COOKIE_PYTHON && open)
@@ -867,6 +868,7 @@ int python_watch(struct bpf_perf_event_data *event)
 
 			if (depth)
 				frame_at(t, depth - 1)->flags |= STEP_F_WATCHED;
+			python_results_over(t, open);
 			call_leave(ctx, task, t, open, t->python_sp, t->python_probe);
 			if (open)
 				python_batch_over(t);

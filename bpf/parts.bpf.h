@@ -33,7 +33,6 @@ struct python_place {
 	u64 keys;      /* the names of the object's attributes ... */
 	u64 at, name;  /* ... the address of the one that fits, in them, and what is there: the name */
 	u64 index;
-	u64 without; /* the type of an object that has no such attribute */
 	u64 option; /* of a hop: whose name it is */
 };
 
@@ -65,6 +64,7 @@ struct python_objects {
 	u64 words[2], hash, sequence, arrived;
 	u64 lengths, positions; /* items of these lists, next to those of requests; 0: none */
 	u64 list;	    /* of the requests of the step in flight */
+	u64 unbroken;	    /* when the results of a batch were missed the last time */
 	u64 request;	    /* the id of the step's one request; 0: none */
 	/* of struct python_values: the call's frame, the value that is read, the object that its hops have led to, a type on the way
 	 * to know it by, enum python_kind, and 1 + a variable's number */

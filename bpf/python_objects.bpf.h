@@ -264,13 +264,9 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 	if (!c || !o || !object || member >= PYTHON_MEMBERS || !c->batch.len[member])
 		return 0;
 	type = python_word(object + PYTHON_TYPE);
-	if (member >= PYTHON_MORE && o->places[member].without == type)
-		return 0;
 	keys = python_attributes(c, o, object, type);
 	if (keys)
 		python_member_find(c, o, keys, member);
-	if (member >= PYTHON_MORE && member < PYTHON_MEMBERS && !o->found)
-		o->places[member].without = type;
 	return o->found;
 }
 

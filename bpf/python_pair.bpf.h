@@ -10,6 +10,62 @@
 
 #include "python_values.bpf.h"
 
+/* How many tokens a request has got, by its number. Full: of the one that was not seen for longest that is not known, and its next step's
+ * tokens are not. */
+struct python_given {
+	u64 unbroken; /* as the thread's: what was given since then was seen */
+	u64 tokens;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct python_given);
+} python_given __weak SEC(".maps");
+
+/* The results of a batch are not counted: how many tokens its requests have is read once more as they are in another one. */
+static __always_inline void python_given_break(struct python_objects *o)
+{
+	o->unbroken = now_ns();
+}
+
+/* How many tokens a request has got since the last time; PYTHON_NO_INT: that is not known. */
+__noinline s64 python_given_since(struct python_objects *o, u64 sequence, u64 tokens)
+{
+	struct python_given *last, now = {};
+	s64 since = PYTHON_NO_INT;
+
+	if (!o)
+		return PYTHON_NO_INT;
+	last = bpf_map_lookup_elem(&python_given, &sequence);
+	now.unbroken = o->unbroken;
+	now.tokens = tokens;
+	if (!last) {
+		bpf_map_update_elem(&python_given, &sequence, &now, BPF_ANY);
+		return PYTHON_NO_INT;
+	}
+	if (last->unbroken == now.unbroken && tokens >= last->tokens)
+		since = tokens - last->tokens;
+	*last = now;
+	return since;
+}
+
+static __always_inline bool python_given_known(struct python_objects *o, u64 sequence)
+{
+	struct python_given *last = bpf_map_lookup_elem(&python_given, &sequence);
+
+	return last && last->unbroken == o->unbroken;
+}
+
+/* The number of tokens that a request has, or PYTHON_NO_INT. */
+static __always_inline s64 python_given_to(struct python_take *w, u64 object)
+{
+	u64 list = python_member(w->c, &w->r->objects, object, PYTHON_GIVEN), tokens = 0;
+
+	return !list || bpf_probe_read_user(&tokens, sizeof(tokens), (const void *)(list + PYTHON_LIST_SIZE)) ? PYTHON_NO_INT : (s64)tokens;
+}
+
 /* Adds the tokens of a request. */
 static long python_request_take(u32 nr, struct python_take *w)
 {
@@ -30,6 +86,8 @@ static long python_request_take(u32 nr, struct python_take *w)
 		if (!number)
 			return 1;
 		python_part_at(r, part)->sequence = number;
+		if (!python_given_known(o, number))
+			python_given_since(o, number, python_given_to(w, python_item(o, nr)));
 		if (o->positions)
 			python_part_at(r, part)->position = python_int(w->c, o, python_word(o->positions + 8ull * nr));
 		part_add(r, part, tokens, 0);
@@ -75,45 +133,71 @@ __noinline int python_batch_queue(struct thread *t)
 	return 0;
 }
 
-/* Whether an attribute is a number above 0. *ret_is: it is a number. */
-static __always_inline bool python_positive(struct python_take *w, u64 object, u32 member, bool *ret_is)
-{
-	s64 n = python_int(w->c, &w->r->objects, python_member(w->c, &w->r->objects, object, member));
-
-	*ret_is |= n != PYTHON_NO_INT;
-	return n > 0;
-}
-
 static __always_inline struct row_part *python_step_part(struct rows *r, u64 part)
 {
 	barrier_var(part);
 	return &parts_of(r, PARTS_STEP)->part[part & (STEP_PARTS_MAX - 1)];
 }
 
-/* Adds the token that a request gets, unless it gets none. */
-static long python_result_take(u32 nr, struct python_take *w)
+static long python_given_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
-	u64 object = python_item(&r->objects, nr);
-	bool is = 0, more;
+	struct python_objects *o = &r->objects;
+	s64 tokens = python_given_to(w, python_item(o, nr)), since;
 
-	if (!object)
-		return 1;
-	more = python_positive(w, object, PYTHON_MORE, &is);
-	more |= python_positive(w, object, PYTHON_MORE_TOO, &is);
-	r->objects.gave &= is;
-	if (more || python_is(python_member(w->c, &r->objects, object, PYTHON_OVER), PYTHON_TYPE_IS_HEAP) ||
-		python_positive(w, object, PYTHON_DROPPED, &is))
+	since = tokens < 0 ? PYTHON_NO_INT : python_given_since(o, python_step_part(r, nr)->sequence, tokens);
+	if (since < 0 || since >= ROW_PART_UNKNOWN) {
+		o->gave = 0;
+		python_step_part(r, nr)->outputs = ROW_PART_UNKNOWN;
 		return 0;
-	r->outputs++;
-	if (nr < STEP_PARTS_MAX)
-		python_step_part(r, nr)->outputs = 1;
+	}
+	python_step_part(r, nr)->outputs = since;
+	r->outputs += since;
 	return 0;
 }
 
-static long python_result_unknown(u32 i, struct python_take *w)
+/* Of a batch that was begun before the window, or could not be read: its requests are those of the next one, too. */
+static long python_given_reread(u32 nr, struct python_take *w)
 {
-	python_step_part(w->r, i)->outputs = ROW_PART_UNKNOWN;
+	struct python_objects *o = &w->r->objects;
+	u64 object = python_item(o, nr), str = python_member(w->c, o, object, PYTHON_NEW_ID), number;
+
+	if (!str)
+		return 1;
+	o->hash = python_text_hash(w->c, o, str);
+	number = python_id_number(w->t, w->c, o, str, 0);
+	if (number)
+		python_given_since(o, number, python_given_to(w, object));
+	return 0;
+}
+
+/* The function with the results returns: how many tokens each request has got in the step, also before this function was called, as
+ * with speculative decoding. */
+__noinline int python_batch_given(struct thread *t)
+{
+	struct python_take w = {};
+	struct python_objects *o;
+	u32 key;
+
+	if (!t)
+		return 0;
+	key = t->python_key;
+	w.c = bpf_map_lookup_elem(&python_calls, &key);
+	if (!w.c || !w.c->batch.results || !python_take_begin(t, &w, key))
+		return 0;
+	o = &w.r->objects;
+	w.r->outputs = 0;
+	o->gave = !t->step.parts_left;
+	o->number_at = 0;
+	python_list_begin(o, o->list);
+	if (!t->step.n_parts) {
+		bpf_loop(PYTHON_ITEMS, python_given_reread, &w, 0);
+		return 0;
+	}
+	bpf_loop(t->step.n_parts, python_given_take, &w, 0); /* requests that came into the list since are behind these */
+	t->step.vals[1 + ROW_N_OUTPUTS] = o->gave ? w.r->outputs : ROW_UNKNOWN;
+	if (t->step.parts_left)
+		python_given_break(o);
 	return 0;
 }
 
@@ -155,25 +239,21 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
 	python_list_begin(o, o->list);
-	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME)))
+	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME))) {
+		python_given_break(o);
 		return 1;
+	}
 	step = parts_of(r, PARTS_STEP);
 	t->step.vals[0] = t->step.vals[1 + ROW_READ] = step->rows;
-	if (step->rows == PYTHON_BATCH_UNREAD)
+	if (step->rows == PYTHON_BATCH_UNREAD) {
+		python_given_break(o);
 		return 1;
+	}
 	t->step.n_parts = step->n;
 	t->step.parts_left = step->left;
 	t->step.vals[1 + ROW_N_SEQUENCES] = step->ids;
 	if (step->ids == 1)
 		t->step.vals[1 + ROW_ONE_SEQUENCE] = python_step_part(r, 0)->sequence;
-	r->outputs = 0;
-	o->gave = 1;
-	if (step->ids <= PYTHON_REQUESTS_MAX)
-		bpf_loop(step->ids, python_result_take, &w, 0); /* requests that came into the list since are behind these */
-	if (o->gave)
-		t->step.vals[1 + ROW_N_OUTPUTS] = r->outputs;
-	else
-		bpf_loop(STEP_PARTS_MAX, python_result_unknown, &w, 0);
 	return 1;
 }
 
@@ -240,6 +320,7 @@ static __always_inline void python_queue_shift(void)
 
 	if (!r || r->queued < 2)
 		return;
+	python_given_break(&r->objects);
 	parts_move(r, PARTS_FRESH, PARTS_QUEUED);
 	r->queued = 1;
 }
@@ -249,8 +330,19 @@ static __always_inline void python_queue_drop(void)
 {
 	struct rows *r = bpf_task_storage_get(&rows, bpf_get_current_task_btf(), 0, 0);
 
-	if (r)
-		r->queued = 0;
+	if (!r)
+		return;
+	r->queued = 0;
+	python_given_break(&r->objects);
+}
+
+/* The call whose return ends the step in flight returns. */
+static __always_inline void python_results_over(struct thread *t, bool open)
+{
+	if (open)
+		python_batch_given(t);
+	else
+		python_queue_drop();
 }
 
 /* A step is in flight, and this is one of its calls. */

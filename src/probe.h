@@ -429,9 +429,7 @@ enum python_member {
 	PYTHON_POSITIONS, /* ... and one of what each has computed before */
 	PYTHON_MODE,	  /* of the batch: a number, which tells whether each request has one token instead */
 	PYTHON_OVER,	  /* of a request: an instance of a class in Python once it is over, else None */
-	PYTHON_MORE,	  /* of a request: a number above 0 if further tokens of its prompt follow; so it gets none ... */
-	PYTHON_MORE_TOO,  /* ... in other releases */
-	PYTHON_DROPPED,	  /* of a request: True if it was preempted meanwhile */
+	PYTHON_GIVEN,	  /* of a request: a list (or array) of the tokens that it has got */
 	PYTHON_MEMBERS,
 };
 

@@ -646,9 +646,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 		[PYTHON_POSITIONS] = "positions",
 		[PYTHON_MODE] = "mode",
 		[PYTHON_OVER] = "over",
-		[PYTHON_MORE] = "more",
-		[PYTHON_MORE_TOO] = "more_too",
-		[PYTHON_DROPPED] = "dropped",
+		[PYTHON_GIVEN] = "given",
 	};
 	static const char *known[PYTHON_MEMBERS + 12] = { "function", "object", "outputs_object", "arrival", "arrival_object", "sent",
 		"sent_object", "results", "results_object", "decodes", "scheduler" };
@@ -676,7 +674,7 @@ static int read_batch(struct preset_reader *r, const struct json_node *obj)
 	b.decodes = decodes ? (uint8_t)node_s64(decodes) : 0;
 	for (int i = 0; i < PYTHON_MEMBERS; i++) {
 		bool needed = i == PYTHON_TOTAL || (f.results ? i == PYTHON_REQUESTS || i == PYTHON_NEW_ID || i == PYTHON_LENGTHS || i == PYTHON_SAME ||
-				i == PYTHON_MODE || i == PYTHON_OVER || i == PYTHON_MORE : i == PYTHON_TOKENS);
+				i == PYTHON_MODE || i == PYTHON_OVER || i == PYTHON_GIVEN : i == PYTHON_TOKENS);
 
 		if (preset_get_string(r, batch, members[i], needed, &text[i]))
 			return -EINVAL;

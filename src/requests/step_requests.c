@@ -610,12 +610,12 @@ static void request_add_preemption(struct step_request *r, uint64_t until)
 	r->preempted += until - r->last_end;
 }
 
-/* How many of a part's rows have a place from now on: drafts have one if they were accepted. */
+/* How far a part has moved its request: by the drafts that were accepted, whether these are among its rows or not. */
 static uint32_t part_computed(const struct taken *t, const struct step_seen *s)
 {
 	const struct row_part *p = &t->part;
 
-	return s->own_ids && !taken_heavy(t) && part_has_known_outputs(p) && p->outputs && p->outputs < p->rows ? p->outputs : p->rows;
+	return s->own_ids && !taken_heavy(t) && part_has_known_outputs(p) && p->outputs ? p->outputs : p->rows;
 }
 
 static void request_take_part(struct step_requests *q, const struct taken_step *ts, const struct taken *t)
@@ -688,8 +688,10 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 	if (s->n_parts) {
 		uint64_t n = 0;
 
-		for (uint32_t i = 0; i < s->n_parts; i++)
-			n += s->parts[i].outputs && s->parts[i].outputs != ROW_PART_UNKNOWN;
+		for (uint32_t i = 0; i < s->n_parts; i++) {
+			if (part_has_known_outputs(&s->parts[i]))
+				n += s->own_ids || !s->parts[i].outputs ? s->parts[i].outputs : 1;
+		}
 		return n;
 	}
 	if (!s->rows.outputs_known)
