@@ -25,9 +25,18 @@ test_overlap() {
 	check "overlap: valid" "$INFTRACE" validate --require request_prof "$TMP/overlap.json" "$TMP/overlap.jsonl"
 }
 
-# An attribute has another name in newer releases.
+# Tokens are in an array in newer releases.
 test_new() {
 	replay new "" overlap new
+}
+
+# Several tokens in one step, as with speculative decoding: of the results, or before these in older releases.
+test_several() {
+	replay several "" several
+	replay "several, newer" "" several new overlap
+	expect "several: more tokens than steps that gave any" \
+		'sum(s["shape"]["output_tokens"] for s in p if s["event"] == "request_prof") > 1.2 * sum(s["shape"]["n_sequences"] for s in p if s["event"] == "token_prof")' \
+		p="$TMP/several.jsonl"
 }
 
 test_versions() {

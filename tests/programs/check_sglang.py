@@ -17,6 +17,11 @@ from check_vllm import NEAR_NS, check_junk, check_request, check_rows, check_tim
 from reading import read_lines
 
 
+def known_of(request, known, tokens):
+    """What the log says of a request, with the tokens that it got, of which one step may give several."""
+    return {**known[request], "output": tokens[request]["output"]}
+
+
 def main(path, trace, profile, out, near=NEAR_NS):
     diff = Differences()
     known = {e["id"]: e for e in map(json.loads, open(path)) if e["ev"] == "request"}
@@ -39,9 +44,10 @@ def main(path, trace, profile, out, near=NEAR_NS):
                 t["prompt"] += rows
             if request in call["given"]:
                 t.setdefault("ttft", call["end"] - t["begin"])
-        check_rows(diff, f"step {i}", step["args"], {"total": sum(call["tokens"].values()), "tokens": call["tokens"]}, ids, len(call["given"]))
+                t["output"] += call["given"][request]
+        check_rows(diff, f"step {i}", step["args"], {"total": sum(call["tokens"].values()), "tokens": call["tokens"]}, ids, sum(call["given"].values()))
     diff.equal("requests", sorted(ids.values(), key=str), sorted(tokens))
-    off = [check_request(diff, r, tokens, known[r["shape"]["request_id"]]) for r in requests
+    off = [check_request(diff, r, tokens, known_of(r["shape"]["request_id"], known, tokens)) for r in requests
            if r["shape"].get("request_id") in tokens]
     check_times(diff, off, len(tokens), int(near))
     print(f"# {len(steps)} steps, {len(requests)} requests")
@@ -51,7 +57,8 @@ def main(path, trace, profile, out, near=NEAR_NS):
 def junk(trace, out):
     diff = Differences()
     steps, n = check_junk(diff, trace, out)
-    diff.equal("outputs", [step["args"].get("n_outputs") for step in steps[:n] if step["args"].get("n_sequences")], [1, 1, 1, 1, 256, 0, 1])
+    told = [json.loads(line.split(None, 1)[1]) for line in open(out) if line.startswith("outputs ")][0]
+    diff.equal("outputs", [step["args"].get("n_outputs") for step in steps[:n] if step["args"].get("n_sequences")], [1, 1, 1, 1, 256, 0, 1] + told)
     for i, step in enumerate(steps[n:]):  # what another thread changed meanwhile: whole, or none
         args = step["args"]
         diff.equal(f"changed {i}: adds up or has none", "rows_read" in args or args.get("n_sequences", 0) <= args.get("n_tokens", 0) <= 3, True)

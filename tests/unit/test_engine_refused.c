@@ -94,7 +94,7 @@ static const struct {
 	{ PROBES("{'python':'m.f','role':'step',\n'args':{}}"), "1: python: goes with role, name and batch only" },
 	{ PROBES("{'symbol':'f','role':'step',\n'batch':{}}"), "2: batch: goes with python only" },
 	{ PROBES("{'python':'m.f','role':'step',\n'batch':[]}"), "2: batch: must be an object" },
-	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'t','total':'n','more':'x'")), "2: more: goes with results only" },
+	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'t','total':'n','given':'x'")), "2: given: goes with results only" },
 	{ PROBES(PYTHON_BATCH("'object':'arg1','tokens':'t','total':'n','most':'x'")), "2: most: unknown key" },
 	{ PROBES(PYTHON_BATCH("'object':'arg1','total':'n','results':'m.h','results_object':'arg1','requests':'r'")), "1: id: missing" },
 	{ PROBES(PYTHON_BATCH("'object':'arg1','total':'n','results':'m.h','results_object':'arg1','tokens':'t'")),

@@ -18,7 +18,7 @@ class Slots(Scheduler):
     """It decides by itself, without chunks."""
 
     def __init__(self, slots, kv_tokens):
-        super().__init__([], {}, "is_chunked", 0)
+        super().__init__([], {})
         self.max_running_requests, self.kv_tokens = slots, kv_tokens
         self.waiting_queue, self.running_batch, self.last = [], ScheduleBatch([], ForwardMode.DECODE), []
         self.running_batch.batch_is_full = False

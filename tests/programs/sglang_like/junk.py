@@ -7,6 +7,7 @@ what its rows must be: a dict, or None if it must have none; and "done".
 import json
 import sys
 import threading
+from array import array
 
 from sglang.srt.managers.schedule_batch import FINISH_LENGTH, ForwardMode, Req, ScheduleBatch
 
@@ -16,7 +17,9 @@ class Scheduler:
         return batch
 
     def process_batch_result(self, batch, result):
-        return batch, result
+        for r in getattr(batch, "reqs", ()):
+            if isinstance(r, Req) and r.gets:
+                r.gets(r)
 
 
 def at(function, name):
@@ -29,9 +32,14 @@ for name in ("run_batch", "process_batch_result"):
     function.__code__ = at(function, f"Scheduler.{name}")
 
 
-def req(rid, **more):
-    r = Req(rid, "is_chunked")
-    vars(r).update(more)
+def one_more(r):
+    r.output_ids.append(7)
+
+
+def req(rid, gets=one_more, **more):
+    """gets: how it gets what it does in each step."""
+    r = Req(rid, False)
+    vars(r).update(gets=gets, **more)
     return r
 
 
@@ -58,7 +66,18 @@ class Slots:
 circle = []
 circle.append(circle)
 long = "a" * 1_000_000
-abc = [req("a"), req("b", is_chunked=1), req("c", finished_reason=FINISH_LENGTH(1))]
+abc = [req("a"), req("b", None), req("c", None, finished_reason=FINISH_LENGTH(1))]
+
+
+def becomes(value):
+    def gets(r):
+        r.output_ids = value
+    return gets
+
+
+# what is told of tokens: rows are known, and how many there were is not, if it is not. An int has a length where a list has it: it does no harm
+TOLD = [(becomes(value), told) for value, told in ((None, None), (7, 0), (1.5, None), ({}, None), (circle, 0), ([], None))] + [
+    (lambda r: vars(r).pop("output_ids"), None), (lambda r: r.output_ids.pop(), None), (becomes([7] * 5000), 4999), (becomes(array("q", [7] * 3)), 2)]
 CASES = [  # batches to run, the one with results, rows of the step
     ([extend(abc, [5, 1, 2], 8)], 0, {"a": 5, "b": 1, "c": 2}),
     ([extend(abc, [5, 1, 2], 9)], 0, None),  # they do not add up
@@ -85,6 +104,7 @@ CASES = [  # batches to run, the one with results, rows of the step
     ([decode([abc[0]]), extend([abc[2]], [4], 4)], 1, {"c": 4}),  # the first one has no results
     ([], decode([abc[1]]), None),  # it was begun before
     ([decode([req("last")])], 0, {"last": 1}),
+    *(([decode([req(f"told-{i}", gets, output_ids=[7])])], 0, {f"told-{i}": 1}) for i, (gets, _) in enumerate(TOLD)),
 ]
 
 
@@ -121,6 +141,7 @@ def main():
         scheduler.process_batch_result(b.copy(), None)
     over.set()
     changer.join()
+    print("outputs", json.dumps([n for _, n in TOLD]))
     for rows in want:
         print(json.dumps(rows))
     print("done")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Replays the steps of a log of SGLang's scheduler: replay.py LOG [overlap] [new] [paced]. It loads common_ops.abi3.so, by which the
+Replays the steps of a log of SGLang's scheduler: replay.py LOG [overlap] [new] [several] [paced]; several: tokens of a request in a
+step, as with speculative decoding. It loads common_ops.abi3.so, by which the
 engine is known, prints "ready", waits for a line of input, and prints when each request arrives, and each step as JSON.
 """
 import json
@@ -21,9 +22,8 @@ def main():
     with open(sys.argv[1]) as f:
         log = [json.loads(line) for line in f]
     requests = sorted((e for e in log if e["ev"] == "request"), key=lambda e: -e["arrival"])
-    more = "inflight_middle_chunks" if "new" in sys.argv[2:] else "is_chunked"
-    scheduler = Scheduler([e for e in log if e["ev"] == "step"], {e["id"]: e["output"] for e in requests}, more,
-                          0.004 if "paced" in sys.argv[2:] else 0)
+    scheduler = Scheduler([e for e in log if e["ev"] == "step"], {e["id"]: e["output"] for e in requests},
+                          0.004 if "paced" in sys.argv[2:] else 0, "new" in sys.argv[2:], "several" in sys.argv[2:])
     arrived = []
 
     def receive(until):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Requests and batches with the names of SGLang's."""
+from array import array
 from enum import IntEnum, auto
 
 
@@ -16,22 +17,17 @@ class FINISH_LENGTH:
 
 
 class Req:
-    def __init__(self, rid, more):
+    def __init__(self, rid, newer):
         self.rid = rid
-        self.output_ids = []
+        self.output_ids = array("q") if newer else []
         self.finished_reason = None
         self.is_retracted = False
-        self.more = more
-        setattr(self, more, 0)
+        self.is_chunked = self.results = 0
         for i in range(130):  # more attributes than an object keeps without a dict
             setattr(self, f"other_{i}", i)
 
     def finished(self):
         return self.finished_reason is not None
-
-    def middle_chunks(self, n=0):
-        setattr(self, self.more, getattr(self, self.more) + n)
-        return getattr(self, self.more)
 
 
 class ScheduleBatch:

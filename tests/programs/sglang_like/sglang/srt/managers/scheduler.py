@@ -11,10 +11,11 @@ def now():
 
 
 class Scheduler:
-    def __init__(self, log, outputs, more, pause):
+    def __init__(self, log, outputs, pause=0, newer=False, several=False):
         self.log = collections.deque(log)
-        self.outputs = outputs  # how many tokens each request takes
-        self.more = more
+        self.outputs = outputs  # how many results each request takes
+        self.newer = newer
+        self.several = several  # tokens of a decode; in newer releases it has them with the results, else before
         self.pause = pause
         self.reqs = {}
         self.taken = collections.Counter()  # tokens of each request, with those of which the results are not there
@@ -25,7 +26,7 @@ class Scheduler:
             setattr(self, f"setting_{i}", i)
 
     def handle_generate_request(self, recv_req):
-        self.reqs[recv_req.rid] = Req(recv_req.rid, self.more)
+        self.reqs[recv_req.rid] = Req(recv_req.rid, self.newer)
 
     def get_next_batch_to_run(self, unknown=False):
         """unknown: the results of the last batch are, so that it does not know which requests are over."""
@@ -45,7 +46,7 @@ class Scheduler:
             batch.extend_num_tokens = step["total"]
             for r in reqs:
                 if r.rid not in step["samples"]:
-                    r.middle_chunks(1)
+                    r.is_chunked += 1
         else:
             batch.extend_num_tokens = 12345  # of an earlier batch
         batch.tokens = {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}
@@ -53,19 +54,26 @@ class Scheduler:
 
     def run_batch(self, batch):
         sum(range(200 * len(batch.reqs)))
-        return [7 for _ in batch.reqs]
+        decodes = self.several and batch.forward_mode == ForwardMode.DECODE
+        tokens = [[7] * (1 + len(r.output_ids) % 3 if decodes else 1) for r in batch.reqs]
+        if decodes and not self.newer:
+            for req, more in zip(batch.reqs, tokens):
+                req.output_ids.extend(more)
+        return tokens
 
     def process_batch_result(self, batch, result):
-        given = []
-        for req, token in zip(batch.reqs, result):
+        given = {}
+        for req, tokens in zip(batch.reqs, result):
             if req.finished():
                 continue
-            if req.middle_chunks() > 0:
-                req.middle_chunks(-1)
+            if req.is_chunked:
+                req.is_chunked -= 1
                 continue
-            req.output_ids.append(token)
-            given.append(req.rid)
-            if len(req.output_ids) == self.outputs[req.rid]:
+            if self.newer or not (self.several and batch.forward_mode == ForwardMode.DECODE):
+                req.output_ids.extend(tokens)
+            given[req.rid] = len(tokens)
+            req.results += 1
+            if req.results == self.outputs[req.rid]:
                 req.finished_reason = FINISH_LENGTH(len(req.output_ids))
         return given
 
