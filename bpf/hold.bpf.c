@@ -15,7 +15,7 @@
  */
 #include "spans.bpf.h"
 
-#define HOLD_TURNS (1 << 22) /* far more than fit before the deadline */
+#define HOLD_TURNS (1 << 23) /* as many as there may be: more than fit before the deadline */
 #define HOLD_YIELD 512       /* turns, some 50 us */
 
 /* By tgid: the newest mapping whose probes are in place. Written by user space. Full: nothing new
@@ -75,7 +75,7 @@ int hold_loader(struct pt_regs *ctx)
 		return 0;
 	/* ends an off-CPU span whose end was not seen, which would overlap with this one; so does the call at the end */
 	start = thread_account(t);
-	w.deadline = start + HOLD_NS;
+	w.deadline = start + cfg.hold * 1000000ull;
 	__sync_fetch_and_add(&h->waiting, 1);
 	bpf_loop(HOLD_TURNS, hold_turn, &w, 0);
 	__sync_fetch_and_add(&h->waiting, -1);

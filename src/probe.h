@@ -41,7 +41,7 @@ struct inf_config {
 	u32 watch_maps;	 /* report when a target maps an executable file */
 	u32 map_nr;	 /* number of the system call mmap */
 	u32 never;	 /* always 0, see keep_stack() */
-	u32 hold;	 /* keep track of what targets map, see struct hold_state */
+	u32 hold;	 /* ms, or 0; keep track of what targets map, see struct hold_state */
 	u8 track_syscalls, track_sched; /* these programs are loaded */
 	u8 count_strangers; /* count calls of probed functions by other processes */
 	u8 track_irq;
@@ -122,8 +122,10 @@ struct inf_stats {
 	} hits[RINGS_MAX]; /* by CPU, like the rings */
 };
 
-/* A thread of a target is held in the dynamic loader for at most this long. */
-#define HOLD_NS 50000000ull
+/* A thread of a target is held in the dynamic loader for at most this long: nobody waits for a program that is only just started to be
+ * recorded, and a machine with more to do than it can may need that. */
+#define HOLD_ATTACHED_MS 50
+#define HOLD_COMMAND_MS 500
 
 /*
  * The mappings of a process. Each mapping of an executable file has a number, which increases over all processes, so that a

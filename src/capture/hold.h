@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Makes targets wait in their dynamic loader until the files that they have mapped are probed: a BPF program on
- * _dl_debug_state() of each loader waits until user space says so, for at most HOLD_NS (see bpf/hold.bpf.c).
+ * _dl_debug_state() of each loader waits until user space says so, for at most cfg.hold ms (see bpf/hold.bpf.c).
  */
 #ifndef INFTRACE_CAPTURE_HOLD_H
 #define INFTRACE_CAPTURE_HOLD_H

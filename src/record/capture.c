@@ -211,7 +211,10 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.cfg = {
 			.trace_all = o->all,
 			.watch_maps = !!c->probes.n,
-			.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+			.hold = !c->probes.n		       ? 0
+				: o->command ? (o->no_hold ? 0 : HOLD_COMMAND_MS)
+				: o->hold    ? HOLD_ATTACHED_MS
+					     : 0,
 			.min_syscall_ns = o->min_syscall_ns,
 			.windows = record_by_time(o) && !record_is_flight(o),
 			.max_steps = (uint32_t)o->max_steps,

@@ -445,7 +445,7 @@ SHAPE(WINDOW, holds, COUNT, OPTIONAL, NEXT)
 SHAPE(WINDOW, held_us, US, OPTIONAL, NEXT)
 SHAPE(WINDOW, held_longest_us, US, OPTIONAL, "how often a thread was held in the dynamic loader until the probes of what it had mapped were in place, "
 	"for how long in total, and the longest of these; absent if there were none")
-SHAPE(WINDOW, holds_expired, COUNT, OPTIONAL, "how many of these continued without the probes after 50 ms")
+SHAPE(WINDOW, holds_expired, COUNT, OPTIONAL, "how many of these continued without the probes after 50 ms, those of a COMMAND after 500 ms")
 SHAPE(WINDOW, probed_late, COUNT, OPTIONAL, NEXT)
 SHAPE(WINDOW, probed_late_longest_us, US, OPTIONAL, "files that a process had mapped before their functions had probes, and the longest time until "
 	"they had. Calls in that time are missing; their number is not known. Absent if there were none")

@@ -608,7 +608,7 @@ int main(int argc, char **argv)
 	pthread_setname_np(t, "holder");
 	must(!pthread_create(&t, NULL, worker, NULL), "pthread_create");
 	pthread_setname_np(t, "worker");
-	sleep_for(500 * MS); /* on a slow machine its functions may have no probes after the 50 ms for which a command is held */
+	sleep_for(500 * MS); /* on a slow machine its functions may have no probes once its loader no longer waits for them */
 	order();	     /* nothing comes before the first step */
 	for (int i = 0; i < atoi(argv[1]); i++) {
 		for (char **a = first; *a; a++) {
