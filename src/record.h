@@ -306,12 +306,17 @@ enum scheduler_value {
 	SCHEDULER_VALUES, /* a power of two */
 };
 
-/* Why that scheduler let no other request in. */
+/* Why that scheduler let no other request in: its key, and what a sentence and a table say. */
+#define REFUSALS_ALL(X)                                                                \
+	X(SLOT, slot, "all slots were taken", "all slots taken")                       \
+	X(TOKENS, tokens, "steps had as many tokens as they may", "steps had no tokens left") \
+	X(KV, kv, "the KV cache was full", "KV cache full")
+
 enum refusal {
-	REFUSED_SLOT,	/* all were taken */
-	REFUSED_TOKENS, /* the step has as many as it may */
-	REFUSED_KV,	/* the KV cache has no room */
-	REFUSALS,
+#define REFUSAL(name, key, phrase, column) REFUSED_##name,
+	REFUSALS_ALL(REFUSAL)
+#undef REFUSAL
+		REFUSALS,
 };
 
 /* Followed by n_parts of struct row_part, in the order of their first rows in the batch. A row of several sequences

@@ -134,9 +134,8 @@ static char *request_line_stages(char *p, struct step_request *r)
 	bool split = step_request_split(r);
 
 	if (split && r->arrived) {
-		p = PUT_NONZERO(p, no_slot, r->refused[REFUSED_SLOT]);
-		p = PUT_NONZERO(p, no_tokens, r->refused[REFUSED_TOKENS]);
-		p = PUT_NONZERO(p, no_kv, r->refused[REFUSED_KV]);
+#define PUT_REFUSED(name, key, phrase, column) p = PUT_NONZERO(p, no_##key, r->refused[REFUSED_##name]);
+		REFUSALS_ALL(PUT_REFUSED)
 	}
 	if (split) {
 		p = PUT_NONZERO(p, preempted, r->preempted);

@@ -255,9 +255,8 @@ static void drawn_add_spans(struct drawn *d, const struct step_request *r)
 }
 
 static const char *const refusal_keys[REFUSALS] = {
-	[REFUSED_SLOT] = "no_slot",
-	[REFUSED_TOKENS] = "no_tokens",
-	[REFUSED_KV] = "no_kv",
+#define REFUSAL_KEY(name, key, phrase, column) "no_" #key,
+	REFUSALS_ALL(REFUSAL_KEY)
 };
 
 static void drawn_add_request(struct drawn *d, const struct recording *rec, const struct step_request *r, const struct live_request *l)

@@ -578,15 +578,14 @@ static const struct read_key request_stages[] = {
 	{ FIELD_KEY(request, ttft_client, ttft_client) },
 	{ FIELD_KEY(request, unread, unread) },
 	{ FIELD_KEY(request, to_engine, to_engine) },
-	{ FIELD_KEY(request, refused[REFUSED_SLOT], no_slot) },
-	{ FIELD_KEY(request, refused[REFUSED_TOKENS], no_tokens) },
-	{ FIELD_KEY(request, refused[REFUSED_KV], no_kv) },
 	{ FIELD_KEY(request, preempted, preempted) },
 	{ FIELD_KEY(request, recompute, recompute) },
 	{ FIELD_KEY(request, first_preempted, ttft_preempted) },
 	{ FIELD_KEY(request, answered, answered) },
 	{ FIELD_KEY(request, tpot, tpot_mean) },
 	{ FIELD_KEY(request, tpot_max, tpot_max) },
+#define REFUSED_KEY(name, key, phrase, column) { FIELD_KEY(request, refused[REFUSED_##name], no_##key) },
+	REFUSALS_ALL(REFUSED_KEY)
 };
 
 #define SLICE_KEY(key, member) key, KEY_US, offsetof(struct request, member)
@@ -599,14 +598,13 @@ static const struct read_key slice_keys[] = {
 	{ SLICE_KEY("others_us", parts[TIME_OTHERS]) },
 	{ SLICE_KEY("between_us", parts[TIME_BETWEEN]) },
 	{ SLICE_KEY("queued_us", parts[TIME_QUEUED]) },
-	{ SLICE_KEY("no_slot_us", refused[REFUSED_SLOT]) },
-	{ SLICE_KEY("no_tokens_us", refused[REFUSED_TOKENS]) },
-	{ SLICE_KEY("no_kv_us", refused[REFUSED_KV]) },
 	{ SLICE_KEY("preempted_us", preempted) },
 	{ SLICE_KEY("recompute_us", recompute) },
 	{ SLICE_KEY("ttft_preempted_us", first_preempted) },
 	{ SLICE_KEY("ttft_others_us", first_others) },
 	{ SLICE_KEY("ttft_between_us", first_between) },
+#define REFUSED_SLICE_KEY(name, key, phrase, column) { SLICE_KEY("no_" #key "_us", refused[REFUSED_##name]) },
+	REFUSALS_ALL(REFUSED_SLICE_KEY)
 };
 
 static const struct read_key wait_keys[] = {

@@ -86,13 +86,11 @@ static void text_add_waits(struct text *t, const struct process *p, const struct
 		text_add(t, " and %s for others", DURATION(others));
 }
 
-/* Why an engine's scheduler let no other request in: in a sentence, in the table, and in JSON. */
 static const struct {
-	const char *phrase, *column, *key;
+	const char *key, *phrase, *column;
 } refusal_words[REFUSALS] = {
-	[REFUSED_SLOT] = { "all slots were taken", "all slots taken", "slot" },
-	[REFUSED_TOKENS] = { "steps had as many tokens as they may", "steps had no tokens left", "tokens" },
-	[REFUSED_KV] = { "the KV cache was full", "KV cache full", "kv" },
+#define REFUSAL_WORDS(name, key, phrase, column) { #key, phrase, column },
+	REFUSALS_ALL(REFUSAL_WORDS)
 };
 
 /* " (the KV cache was full for 7.10 s, all slots were taken for 2.01 s)". Returns whether there is anything to say. */
