@@ -30,6 +30,13 @@ test_new() {
 	replay new "" overlap new
 }
 
+# Requests lose their memory, and go on with what the cache has.
+test_retracted() {
+	replay retracted "" retracted
+	replay "retracted, newer" "" retracted new overlap
+	expect "retracted: each time" "sum(s['shape'].get('preemptions', 0) for s in p if s['event'] == 'request_prof') > 20" p="$TMP/retracted.jsonl"
+}
+
 # Several tokens in one step, as with speculative decoding: of the results, or before these in older releases.
 test_several() {
 	replay several "" several

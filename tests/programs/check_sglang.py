@@ -32,7 +32,7 @@ def main(path, trace, profile, out, near=NEAR_NS):
     ids = {r["shape"]["sequence"]: r["shape"].get("request_id") for r in requests}
     diff.equal("steps", len(steps), len(calls))
     diff.equal("lines", len(read_lines(profile, "token_prof")), len(calls))
-    tokens = collections.defaultdict(lambda: dict.fromkeys(("prompt", "steps", "total", "output", "preemptions", "again", "out"), 0))
+    tokens = collections.defaultdict(lambda: dict.fromkeys(("prompt", "steps", "total", "output", "preemptions", "again", "out", "end"), 0))
     for i, (step, call) in enumerate(zip(steps, calls)):
         for request, rows in call["tokens"].items():
             t = tokens[request]
@@ -40,6 +40,11 @@ def main(path, trace, profile, out, near=NEAR_NS):
             t["arrived"] = arrived[request]
             t["steps"] += 1
             t["total"] = call["end"] - t["begin"]
+            if request in call["again"]:
+                t["preemptions"] += 1
+                t["again"] += call["again"][request]
+                t["out"] += call["begin"] - t["end"]
+            t["end"] = call["end"]
             if "ttft" not in t:
                 t["prompt"] += rows
             if request in call["given"]:

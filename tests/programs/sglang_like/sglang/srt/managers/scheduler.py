@@ -20,7 +20,7 @@ class Scheduler:
         self.reqs = {}
         self.taken = collections.Counter()  # tokens of each request, with those of which the results are not there
         self.over = []  # requests that the last batch ends
-        self.told = []  # of each step: its begin, rows, who got a token, and its end
+        self.told = []  # of each step: its begin, rows, which were computed before, who got tokens, and its end
         self.begin = None
         for i in range(64):
             setattr(self, f"setting_{i}", i)
@@ -49,7 +49,7 @@ class Scheduler:
                     r.is_chunked += 1
         else:
             batch.extend_num_tokens = 12345  # of an earlier batch
-        batch.tokens = {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}
+        batch.rows = {"tokens": {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}, "again": step.get("again", {})}
         return batch
 
     def run_batch(self, batch):
@@ -81,17 +81,17 @@ class Scheduler:
         self.begin = self.begin or now()
         return self.run_batch(batch)
 
-    def finish(self, batch, tokens, result):
+    def finish(self, batch, rows, result):
         begin = self.begin or now()
         given = self.process_batch_result(batch, result)
-        self.told.append({"begin": begin, "end": now(), "tokens": tokens, "given": given})
+        self.told.append({"begin": begin, "end": now(), **rows, "given": given})
         self.begin = None
 
     def event_loop_normal(self, receive):
         while self.log:
             receive(self.log[0]["begin"])
             batch = self.get_next_batch_to_run()
-            self.finish(batch, batch.tokens, self.launch(batch))
+            self.finish(batch, batch.rows, self.launch(batch))
             time.sleep(self.pause)
 
     def event_loop_overlap(self, receive):
@@ -103,7 +103,7 @@ class Scheduler:
                 receive(self.log[0]["begin"])
             batch = self.get_next_batch_to_run(last)
             if batch:
-                queue.append((batch.copy(), batch.tokens, self.launch(batch)))
+                queue.append((batch.copy(), batch.rows, self.launch(batch)))
             if last:
                 self.finish(*queue.popleft())
             time.sleep(self.pause)
