@@ -384,6 +384,27 @@ const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
 	return buf;
 }
 
+/* Adds ", 4 of 4 slots taken"; without `of`, ", 4 slots taken". */
+static void text_add_share(struct text *t, uint32_t n, uint32_t of, const char *what)
+{
+	if (!n)
+		return;
+	text_add(t, "%s%u", t->len ? ", " : "", n - 1);
+	if (of)
+		text_add(t, " of %u", of - 1);
+	text_add(t, " %s", what);
+}
+
+const char *words_scheduler(const uint32_t said[SCHEDULER_VALUES], char buf[PHRASE_MAX])
+{
+	struct text t = text_in(buf, PHRASE_MAX);
+
+	text_add_share(&t, said[SCHEDULER_WAITING], 0, "wait");
+	text_add_share(&t, said[SCHEDULER_RUNNING], said[SCHEDULER_SLOTS], "slots taken");
+	text_add_share(&t, said[SCHEDULER_KV_FREE], said[SCHEDULER_KV_BLOCKS], "blocks of the KV cache free");
+	return buf;
+}
+
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX])
 {
 	struct text t = text_in(text, REQUESTS_TEXT_MAX);

@@ -63,6 +63,10 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);
 
+/* "12 wait, 4 of 4 slots taken, 3 of 512 blocks of the KV cache free": what the scheduler of an engine says of itself in a step, as in
+ * struct rec_step; "" if nothing. Returns buf. */
+const char *words_scheduler(const uint32_t said[SCHEDULER_VALUES], char buf[PHRASE_MAX]);
+
 /* One sentence about the requests that are left out of the times, and why; false: there are none. */
 #define REQUESTS_TEXT_MAX 512
 bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT_MAX]);

@@ -28,6 +28,7 @@ struct live_entry {
 struct live_context {
 	uint32_t tgid;
 	uint64_t context, end, ns;
+	uint32_t scheduler[SCHEDULER_VALUES];
 };
 
 struct first_token {
@@ -89,6 +90,12 @@ static struct percentiles first_token_percentiles(struct live_requests *lr, uint
 		f[i].ns && f[i].at + FIRST_NS >= now && (!tgid || f[i].tgid == tgid) ? (int64_t)f[i].ns : -1);
 }
 
+/* It had no step for QUIET_NS, or for twice the last step, since the next one may take that long. */
+static bool live_context_idle(const struct live_context *c, uint64_t now)
+{
+	return c->end + (c->ns > QUIET_NS / 2 ? 2 * c->ns : QUIET_NS) < now;
+}
+
 /* The state at `now`. False: there have been no such requests. */
 static bool live_requests_find(struct live_requests *lr, uint64_t now, struct live_batches *ret)
 {
@@ -103,8 +110,7 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 		if (!e->serial)
 			continue;
 		c = live_get_context(lr, e->tgid, e->context);
-		/* idle: no step for QUIET_NS, or for twice the last step, since the next one may take that long */
-		if (c->end + (c->ns > QUIET_NS / 2 ? 2 * c->ns : QUIET_NS) < now)
+		if (live_context_idle(c, now))
 			continue;
 		active = e->step_end == c->end;
 		waiting = !active && !e->first;
@@ -116,6 +122,14 @@ static bool live_requests_find(struct live_requests *lr, uint64_t now, struct li
 			p->waiting += waiting;
 		}
 	}
+	list_for_each (c, lr->contexts, lr->n_contexts) {
+		struct live_process *p = c->scheduler[SCHEDULER_WAITING] && !live_context_idle(c, now) ? batches_get_process(ret, c->tgid) : NULL;
+
+		if (p)
+			memcpy(p->scheduler, c->scheduler, sizeof(p->scheduler));
+	}
+	if (ret->n_processes == 1)
+		memcpy(ret->all.scheduler, ret->processes[0].scheduler, sizeof(ret->all.scheduler));
 	ret->all.ttft = first_token_percentiles(lr, now, 0);
 	for (size_t i = 0; i < ret->n_processes; i++)
 		ret->processes[i].ttft = first_token_percentiles(lr, now, ret->processes[i].pid);
@@ -524,6 +538,8 @@ static void live_take_step(struct live *l, const struct live_step *s)
 		}
 		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
+		if (s->scheduler[SCHEDULER_WAITING])
+			memcpy(live_get_context(&l->batches, s->pid, seen.context)->scheduler, s->scheduler, sizeof(s->scheduler));
 		if (l->round < l->loss_until)
 			step_requests_lost(l->requests, 1);
 		if (seen.n_parts && !s->step.unfinished)

@@ -42,6 +42,7 @@ struct live_step {
 	uint32_t n_parts, parts_left; /* as in struct rec_step */
 	const struct row_part *parts; /* n_parts of them; valid during the call only */
 	bool own_ids;                 /* as in struct step_seen */
+	uint32_t scheduler[SCHEDULER_VALUES]; /* as in struct rec_step */
 	bool weighed;                 /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
@@ -97,6 +98,7 @@ struct live_process {
 	uint32_t active;         /* requests with rows in the last step of their context */
 	uint32_t waiting;        /* requests whose prompt has begun, but without rows in that step */
 	struct percentiles ttft; /* of requests that got their first token in the last minute */
+	uint32_t scheduler[SCHEDULER_VALUES]; /* of its last step; of all: if it is the only one */
 };
 
 struct live_batches {

@@ -298,8 +298,12 @@ static void put_percentiles(struct screen_page *p, const struct percentiles *of)
 
 static void put_serving(struct screen_page *p, const struct live_process *serving)
 {
+	char said[PHRASE_MAX];
+
 	if (!p->s->run_only)
 		put_fact(p, "%u active, %u waiting", serving->active, serving->waiting);
+	if (!p->s->run_only && *words_scheduler(serving->scheduler, said))
+		put_fact(p, "scheduler: %s", said);
 	if (!serving->ttft.n)
 		return;
 	put_fact(p, "TTFT in steps (%zu):", serving->ttft.n);

@@ -319,6 +319,7 @@ static void live_step_from(struct live_step *ret, const struct recording *rec, c
 	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
 
 	ls.own_ids = probe_spec_own_ids(s);
+	memcpy(ls.scheduler, r->scheduler, sizeof(ls.scheduler));
 	ls.step.watched = r->h.flags & STEP_F_WATCHED;
 	ls.step.began_before = r->h.flags & REC_F_OPEN_START;
 	for (unsigned int i = 0; s->row_count && i < ROW_VALUES; i++) {

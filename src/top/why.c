@@ -43,6 +43,7 @@ struct caller {
 	uint32_t tgid, tid, step;
 	uint64_t start_ns, end_ns; /* of its last step */
 	bool open;                 /* which has not ended */
+	uint32_t scheduler[SCHEDULER_VALUES]; /* as in struct rec_step */
 };
 
 /* What a thread does, by /proc. */
@@ -78,7 +79,9 @@ struct why {
 	size_t n_waiting;
 	struct running running[STACKS_MAX]; /* if full, further threads have none */
 	size_t n_running;
-	uint64_t unanswered, oldest_ns; /* requests, and when the first of them came */
+	struct {
+		uint64_t seen, unanswered, oldest_ns; /* requests, those without an answer, and when the first of these came */
+	} requests[2]; /* [1]: HTTP's. If there are any, others are messages between processes */
 	pid_t shown[SHOWN_MAX];
 	size_t n_shown;
 	char *text; /* the first part of the screen */
@@ -437,19 +440,27 @@ static void put_process(struct why *w, pid_t pid)
 
 static void put_caller(struct why *w, const struct caller *c)
 {
+	char said[PHRASE_MAX];
+
 	if (c->open)
 		fprintf(w->out, "  Step %u of process %u has not ended for %s:\n", c->step, c->tgid, DURATION((int64_t)(w->now_ns - c->start_ns)));
 	else
 		fprintf(w->out, "  No step for %s, since step %u of process %u:\n", DURATION((int64_t)(w->now_ns - c->end_ns)), c->step, c->tgid);
 	put_chain(w, (pid_t)c->tgid, (pid_t)c->tid);
+	words_scheduler(c->scheduler, said);
+	if (*said)
+		fprintf(w->out, "    its scheduler, at last: %s\n", said);
 }
 
 static void put_now(struct why *w)
 {
+	bool http = w->requests[1].seen;
+	uint64_t unanswered = w->requests[http].unanswered;
+
 	fprintf(w->out, "Now:\n");
-	if (w->unanswered)
-		fprintf(w->out, "  %llu request%s no answer yet; the first one came %s ago\n", LLU(w->unanswered), w->unanswered == 1 ? " has" : "s have",
-			DURATION((int64_t)(w->now_ns - w->oldest_ns)));
+	if (unanswered)
+		fprintf(w->out, "  %llu request%s no answer yet; the first one came %s ago\n", LLU(unanswered), unanswered == 1 ? " has" : "s have",
+			DURATION((int64_t)(w->now_ns - w->requests[http].oldest_ns)));
 	for (size_t i = 0; i < w->n_callers; i++)
 		put_caller(w, &w->callers[i]);
 	if (w->more_callers)
@@ -479,7 +490,14 @@ static void why_step(struct why *w, const struct rec_step *r)
 	w->n_callers += c == w->callers + w->n_callers;
 	if (r->h.start_ns + r->h.dur_ns < c->end_ns)
 		return;
-	*c = (struct caller){ r->h.tgid, r->h.tid, r->number, r->h.start_ns, r->h.start_ns + r->h.dur_ns, r->h.flags & REC_F_OPEN_END };
+	c->tgid = r->h.tgid;
+	c->tid = r->h.tid;
+	c->step = r->number;
+	c->start_ns = r->h.start_ns;
+	c->end_ns = r->h.start_ns + r->h.dur_ns;
+	c->open = r->h.flags & REC_F_OPEN_END;
+	if (!c->open || r->scheduler[SCHEDULER_WAITING]) /* its scheduler may not have spoken yet */
+		memcpy(c->scheduler, r->scheduler, sizeof(c->scheduler));
 }
 
 static void why_sample(struct why *w, const struct rec_stack *r)
@@ -494,6 +512,17 @@ static void why_sample(struct why *w, const struct rec_stack *r)
 	w->running[i] = (struct running){ r->h.tid, r->stack, r->h.start_ns };
 }
 
+static void why_request(struct why *w, const struct rec_request *r)
+{
+	bool http = r->http;
+
+	w->requests[http].seen++;
+	if (!(r->h.flags & REC_F_OPEN_END))
+		return;
+	if (!w->requests[http].unanswered++ || r->h.start_ns < w->requests[http].oldest_ns)
+		w->requests[http].oldest_ns = r->h.start_ns;
+}
+
 static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
 	struct why *w = (struct why *)((char *)s - offsetof(struct why, sink));
@@ -505,10 +534,8 @@ static void why_record(struct sink *s, const struct rec_hdr *h, size_t size)
 		w->waiting[w->n_waiting++] = (struct waiting){ h->tid, ((const struct rec_stack *)h)->stack };
 	if (h->kind == REC_STACK && h->id == SAMPLE_CPU)
 		why_sample(w, (const struct rec_stack *)h);
-	if (h->kind != REC_REQUEST || !(h->flags & REC_F_OPEN_END))
-		return;
-	if (!w->unanswered++ || h->start_ns < w->oldest_ns)
-		w->oldest_ns = h->start_ns;
+	if (h->kind == REC_REQUEST)
+		why_request(w, (const struct rec_request *)h);
 }
 
 static void why_loss(struct sink *s, const struct loss *l)

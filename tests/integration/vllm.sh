@@ -157,6 +157,19 @@ test_refused() {
 			{e["args"]["step"]: e["args"].get("scheduler", {}) for e in t if e.get("cat") == "step"})' p="$TMP/refused.jsonl" t="$TMP/refused.json"
 }
 
+# What its scheduler says now.
+test_now() {
+	server_started now env -C "$AT" "${RUN[@]}" "$SERVE" 3 kv 6
+	background timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" 5000 5 6 >/dev/null 2>&1
+	check "now: why" "$INFTRACE" why --engine "$TOP/engines/vllm.json" -p "$SERVER"
+	cp "$TMP/check.out" "$TMP/why"
+	check "now: it says who waits in the engine" grep -qE '^    its scheduler, at last: [1-9][0-9]* wait, [0-3] of 3 slots taken' "$TMP/why"
+	timeout 60 "$INFTRACE" top -n 5 -d 1 --engine "$TOP/engines/vllm.json" -p "$SERVER" >"$TMP/top" 2>/dev/null || true
+	check "now: so does top" grep -qE 'scheduler: [1-9][0-9]* wait, [0-3] of 3 slots taken, ([0-9]|1[01]) of 11 blocks of the KV cache free' "$TMP/top"
+	kill "$BG" "$SERVER"
+	wait "$BG" "$SERVER" || true
+}
+
 # One of its two ranks does, which are processes of their own, and which the engine waits for.
 test_rank_collects() {
 	served rank 100 60 rank 5

@@ -396,6 +396,18 @@ TEST(test_batches)
 		"  pid 100:  3 active, 1 waiting  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	assert_string_equal(d.lines[4], "  pid 101:  3 active, 1 waiting");
 
+	f.batches.processes[1].scheduler[SCHEDULER_WAITING] = 1 + 12;
+	draw(&s, &f);
+	assert_string_equal(d.lines[4], "  pid 101:  3 active, 1 waiting  scheduler: 12 wait");
+	f.batches.processes[1].scheduler[SCHEDULER_RUNNING] = f.batches.processes[1].scheduler[SCHEDULER_SLOTS] = 1 + 4;
+	f.batches.processes[1].scheduler[SCHEDULER_KV_FREE] = 1;
+	f.batches.processes[1].scheduler[SCHEDULER_KV_BLOCKS] = 1 + 512;
+	s.width = 140;
+	draw(&s, &f);
+	assert_string_equal(d.lines[4],
+		"  pid 101:  3 active, 1 waiting  scheduler: 12 wait, 4 of 4 slots taken, 0 of 512 blocks of the KV cache free");
+	s.width = 90;
+
 	/* at the end nothing is active any more */
 	s.run_only = true;
 	f.batches.n_processes = 1;
