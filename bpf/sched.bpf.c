@@ -217,7 +217,7 @@ int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 
-	if (enabled && p->on_rq && (thread_of(p) || is_waker(p->pid)))
+	if (enabled && p->on_rq && (thread_of(p) || is_waker(p->tgid)))
 		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, bpf_get_current_task_btf(), 0, now_ns(),
 			p->thread_info.cpu, WAKE_F_MOVED);
 	return 0;
@@ -271,7 +271,7 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of_any(p), *waker;
-	bool logs = cfg.steps && (t || is_waker(p->pid)), from_irq, soft, leads;
+	bool logs = cfg.steps && (t || is_waker(p->tgid)), from_irq, soft, leads;
 	struct wait_log_heads *heads;
 	u64 slice = 0, now, begin = 0, arg;
 	u32 cpu, call;
@@ -340,7 +340,7 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 	u32 cpu = bpf_get_smp_processor_id();
 	u64 arg;
 
-	if (enabled && (thread_of_any(p) || thread_of_any(current) || is_waker(current->pid)))
+	if (enabled && (thread_of_any(p) || thread_of_any(current) || is_waker(current->tgid)))
 		wake_log_add(cpu, bpf_map_lookup_elem(&wait_log_heads, &cpu), p, current, 1, now_ns(), task_call(current, &arg),
 			WAKE_F_FORK);
 	return 0;
@@ -544,7 +544,7 @@ int BPF_PROG(handed_read, struct sk_buff *skb)
 		return 0;
 	bpf_probe_read_kernel(&buffer, sizeof(buffer), &skb); /* the verifier computes with no pointer */
 	by = handing_of(buffer);
-	if (!by || READ_ONCE(by->buffer) != buffer || (u32)by->tgid_tid == (u32)task->pid || (!thread_of_any(task) && !is_waker(task->pid)))
+	if (!by || READ_ONCE(by->buffer) != buffer || (u32)by->tgid_tid == (u32)task->pid || (!thread_of_any(task) && !is_waker(task->tgid)))
 		return 0;
 	i = __sync_fetch_and_add(&n_handed, 1) & (HANDED_MAX - 1);
 	h = bpf_map_lookup_elem(&handed_log, &i);
@@ -555,6 +555,6 @@ int BPF_PROG(handed_read, struct sk_buff *skb)
 	h->by_tgid = by->tgid_tid >> 32;
 	h->tid = task->pid;
 	WRITE_ONCE(h->ns, now_ns());
-	waker_add(by->tgid_tid);
+	waker_add(by->tgid_tid >> 32);
 	return 0;
 }

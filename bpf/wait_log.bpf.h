@@ -39,9 +39,10 @@ struct {
 #define TIDS_MAX (1u << 22) /* PID_MAX_LIMIT of include/linux/threads.h */
 
 /*
- * The threads that the way back may visit beyond those of the targets: they woke one of these, or each other. A bit each, by
- * tid. Most tasks of a machine have nothing to do with the targets; only that they ran is logged. So what a thread waited for
- * before it woke one of these for the first time is not known. A tid that is used again is one too many.
+ * The processes whose threads the way back may visit beyond those of the targets: a thread of theirs woke one of these, or of each
+ * other. A bit each, by tgid. Most tasks of a machine have nothing to do with the targets; only that they ran is logged. So what a
+ * process's threads waited for before one of them woke one of these for the first time is not known; for the helpers of a server it
+ * would not be for each of them. A tgid that is used again is one too many.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -50,21 +51,21 @@ struct {
 	__type(value, u64);
 } wakers SEC(".maps");
 
-static __always_inline bool is_waker(u32 tid)
+static __always_inline bool is_waker(u32 tgid)
 {
-	u32 i = tid / 64;
+	u32 i = tgid / 64;
 	u64 *bits = bpf_map_lookup_elem(&wakers, &i);
 
-	return bits && *bits >> tid % 64 & 1;
+	return bits && *bits >> tgid % 64 & 1;
 }
 
-static __always_inline void waker_add(u32 tid)
+static __always_inline void waker_add(u32 tgid)
 {
-	u32 i = tid / 64;
+	u32 i = tgid / 64;
 	u64 *bits = bpf_map_lookup_elem(&wakers, &i);
 
-	if (bits && !(*bits >> tid % 64 & 1))
-		__sync_fetch_and_or(bits, 1ull << tid % 64);
+	if (bits && !(*bits >> tgid % 64 & 1))
+		__sync_fetch_and_or(bits, 1ull << tgid % 64);
 }
 
 #define FD_NAMES_MAX 1024
@@ -330,7 +331,7 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 		r->state = task_state & TASK_STOPPED_MASK ? ST_STOPPED : ST_BLOCKED_OTHER;
 	if (out && cfg.track_syscalls && r->state == ST_BLOCKED_OTHER)
 		ran_known(r, out, prev);
-	else if (out || (r->state != ST_CPU && is_waker(prev->pid)))
+	else if (out || (r->state != ST_CPU && is_waker(prev->tgid)))
 		ran_why(r, prev);
 	ran_is(after, next);
 	smp_wmb();
@@ -358,7 +359,7 @@ static __always_inline void wake_log_add(u32 cpu, struct wait_log_heads *heads, 
 	smp_wmb();
 	WRITE_ONCE(heads->wakes, heads->wakes + 1);
 	if (leads && !(waker->flags & PF_KTHREAD))
-		waker_add(flags & WAKE_F_FORK ? woken->pid : waker->pid);
+		waker_add(flags & WAKE_F_FORK ? woken->tgid : waker->tgid);
 }
 
 #endif

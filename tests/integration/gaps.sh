@@ -117,7 +117,7 @@ ordered() {
 	say "$1" go
 	wait "$server" && wait "$tracer" || not_ok "$1: recorded" "$(tail -n 3 "$TMP/$1.log" "$TMP/$1.err")"
 	sed '1,/^ready/d' "$TMP/$1.out" >"$TMP/truth"
-	check "$1" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/$1.jsonl" "$TMP/truth"
+	check "$1" "$TOP/tests/programs/check_gaps.py" --most 0.9 "$TMP/$1.jsonl" "$TMP/truth"
 }
 
 tid() { # PLANT
