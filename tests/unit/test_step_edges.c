@@ -2,6 +2,8 @@
 /* Requests from steps with parts, with something missing: cut steps, losses, requests from before the recording, junk. */
 #include "request_text.h"
 
+#include "requests/step_slots.h"
+
 struct told {
 	struct step_request r;
 	struct step_wait waits[8];
@@ -651,6 +653,8 @@ TEST(test_idle)
 	assert_true(got[3].r.began_before);
 }
 
+static uint32_t said[SCHEDULER_VALUES]; /* by the scheduler in the next steps: as in struct rec_step */
+
 /* Adds a step of an engine in Python, from 10 * start to 10 * end. */
 static void add_own(uint64_t start, uint64_t end, uint32_t n, const struct row_part *parts, bool placed_once)
 {
@@ -664,9 +668,24 @@ static void add_own(uint64_t start, uint64_t end, uint32_t n, const struct row_p
 	s.ns[ST_CPU] = s.end - s.start;
 	s.n_parts = n;
 	s.parts = parts;
+	memcpy(s.scheduler, said, sizeof(said));
 	for (uint32_t i = 0; i < n; i++)
 		s.tokens += parts[i].rows;
 	step_requests_add(requests, &s);
+}
+
+static void say(uint32_t waiting, uint32_t running, uint32_t slots)
+{
+	said[SCHEDULER_WAITING] = 1 + waiting;
+	said[SCHEDULER_RUNNING] = 1 + running;
+	said[SCHEDULER_SLOTS] = 1 + slots;
+}
+
+static void arrives(uint64_t at, uint64_t told_at, uint64_t sequence)
+{
+	said_ns = at;
+	told(SEQUENCE_FIRST, told_at, sequence, 0);
+	said_ns = 0;
 }
 
 #define OWN(start, end, ...) add_own(start, end, sizeof((struct row_part[]){ __VA_ARGS__ }) / sizeof(struct row_part), (struct row_part[]){ __VA_ARGS__ }, true)
@@ -739,6 +758,73 @@ TEST(test_preempted_by_place)
 	/* of one that began before the recording it is not known how much it had computed */
 	assert_true(got[1].r.began_before);
 	assert_int_equal(got[1].r.preemptions, 0);
+}
+
+/* Why a scheduler let no other request in. */
+TEST(test_refused)
+{
+	begin();
+	memset(said, 0, sizeof(said));
+	say(0, 1, 2);
+	said[SCHEDULER_TOKENS_MAX] = 1 + 8;
+	OWN(10, 11, { 1, 0, 4, 1 });
+	say(1, 2, 2);
+	OWN(12, 13, { 1, -1, 1, 1 });
+	say(1, 1, 2);
+	OWN(14, 15, { 1, -1, 8, 1 });
+	said[SCHEDULER_KV_FREE] = 1 + 1;
+	said[SCHEDULER_KV_TOKENS] = 1 + 4;
+	OWN(17, 18, { 1, -1, 1, 1 });
+	said[SCHEDULER_KV_FREE] = 1 + 100;
+	OWN(18, 19, { 1, -1, 1, 1 });
+	arrives(115, 195, 2);
+	OWN(20, 21, { 2, 0, 3, 1 });
+	end();
+	assert_int_equal(got[1].r.arrived, 115);
+	assert_int_equal(got[1].r.refused[REFUSED_SLOT], 20);
+	assert_int_equal(got[1].r.refused[REFUSED_TOKENS], 30);
+	assert_int_equal(got[1].r.refused[REFUSED_KV], 10);
+	memset(said, 0, sizeof(said));
+}
+
+/* Of one that tells only whether it is full, and computes prompts apart. */
+TEST(test_refused_by_full)
+{
+	begin();
+	say(0, 1, 2);
+	OWN(10, 11, { 1, 0, 4, 1 });
+	say(1, 1, 2); /* one of those that ran is over since */
+	OWN(12, 13, { 1, -1, 1, 1 });
+	say(1, 0, 2);
+	OWN(14, 15, { 3, 0, 4, 1 });
+	OWN(17, 18, { 1, -1, 1, 1 });
+	arrives(115, 175, 2);
+	say(0, 1, 2);
+	OWN(18, 19, { 2, 0, 3, 1 });
+	end();
+	assert_int_equal(got[2].r.sequence, 2);
+	assert_int_equal(got[2].r.refused[REFUSED_SLOT], 20);
+	assert_int_equal(got[2].r.refused[REFUSED_TOKENS], 30);
+	assert_int_equal(got[2].r.refused[REFUSED_KV], 10);
+	memset(said, 0, sizeof(said));
+}
+
+/* More steps than are kept: the time before these has no reason. */
+TEST(test_refused_long)
+{
+	static const struct row_part decode = { 1, -1, 1, 1 }, prompt = { 2, 0, 3, 1 };
+	const uint64_t n = 5000;
+
+	begin();
+	say(1, 2, 2);
+	for (uint64_t i = 0; i < n; i++)
+		add_own(10 + 2 * i, 11 + 2 * i, 1, &decode, true);
+	arrives(50, 10 * (10 + 2 * n), 2);
+	add_own(10 + 2 * n, 11 + 2 * n, 1, &prompt, true);
+	end();
+	assert_int_equal(got[1].r.start - got[1].r.arrived, 20 * n + 50);
+	assert_int_equal(got[1].r.refused[REFUSED_SLOT], 20 * (REFUSALS_MAX - 1));
+	memset(said, 0, sizeof(said));
 }
 
 /* The engine's memory has a time, which is believed if it is possible. */
