@@ -63,6 +63,11 @@ static const struct metric_about abouts[METRIC_MAX] = {
 		NULL, 0, UNIT_NONE, OF_REQUEST | BIT(STATE), "outcome" },
 	[METRIC_REQUEST_PART] = { "inftrace.request.part", "What complete requests spent their time with.",
 		NULL, 0, UNIT_SECONDS, OF_REQUEST | BIT(STATE), "part" },
+	[METRIC_REFUSED] = { "inftrace.request.refused", "Why schedulers let requests wait: of the queue of complete requests.",
+		NULL, 0, UNIT_SECONDS, OF_REQUEST | BIT(STATE), "reason" },
+	[METRIC_PREEMPTIONS] = { "inftrace.request.preemptions", "How often requests were preempted.", NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
+	[METRIC_RECOMPUTED_TOKENS] = { "inftrace.recomputed.tokens", "Tokens that were computed once more after a preemption.",
+		NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
 	[METRIC_PROMPT_TOKENS] = { "inftrace.prompt.tokens", "Prompt tokens of requests that were decoded.", NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
 	[METRIC_OUTPUT_TOKENS] = { "inftrace.generation.tokens", "Output tokens of requests.", NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
 	[METRIC_STEP] = { "inftrace.step.duration", "Length of whole engine steps.", BOUNDS(step_bounds), UNIT_SECONDS, OF_STEP, NULL },
@@ -87,6 +92,14 @@ static const struct metric_about abouts[METRIC_MAX] = {
 static const char *const sources[] = { "sequence", "steps", "socket" };
 static const char *const outcomes[] = { "complete", "cut", "cancelled", "mixed", "lossy" };
 static const char *const gpu_states[] = { "busy", "copy", "idle_launch", "idle_wait", "collective", "unknown" };
+static const char *const reasons[] = {
+#define REASON(name, key, phrase, column) #key,
+	REFUSALS_ALL(REASON)
+};
+static const char *const refused[] = {
+#define REFUSED_TIME(name, key, phrase, column) KEY(no_##key),
+	REFUSALS_ALL(REFUSED_TIME)
+};
 static const char *const parts[] = { "queued", "own_prefill", "own_decode", "others", "between" };
 /* The conventions' names by what paths of the APIs of OpenAI, llama.cpp and Ollama end in. Longer paths first. */
 static const struct {
@@ -349,6 +362,8 @@ static const char *label_text(const struct metrics *m, const struct metric_key *
 		return outcomes[v];
 	case METRIC_REQUEST_PART:
 		return parts[v];
+	case METRIC_REFUSED:
+		return reasons[v];
 	case METRIC_GPU:
 		return gpu_states[v];
 	case METRIC_LOST:
@@ -445,6 +460,10 @@ static void count_complete(struct metrics *m, uint64_t total, bool has_first, ui
 		if (node_read_time(m->stages, parts[i], &ns))
 			count_n(m, METRIC_REQUEST_PART, (int)i, ns);
 	}
+	for (size_t i = 0; i < LEN(refused); i++) {
+		if (node_read_time(m->stages, refused[i], &ns))
+			count_n(m, METRIC_REFUSED, (int)i, ns);
+	}
 	/* by the convention: the rest of the duration per token after the first one. A socket shows parts of the answer. */
 	if (!node_get(m->shape, KEY(output_tokens))) {
 		if (node_read_time(m->stages, KEY(tpot_mean), &ns))
@@ -483,6 +502,10 @@ static void count_request(struct metrics *m)
 		count_n(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, KEY(prompt_tokens))));
 	if (node_get(m->shape, KEY(output_tokens)))
 		count_n(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, KEY(output_tokens))));
+	if (node_get(m->shape, KEY(preemptions)))
+		count_n(m, METRIC_PREEMPTIONS, -1, node_u64(node_get(m->shape, KEY(preemptions))));
+	if (node_get(m->shape, KEY(recomputed_tokens)))
+		count_n(m, METRIC_RECOMPUTED_TOKENS, -1, node_u64(node_get(m->shape, KEY(recomputed_tokens))));
 	m->exemplar.ts_us = node_read_time(m->shape, KEY(ts_us), &ts) ? ts / 1000 : 0;
 	if (!elsewhere && node_read_time(m->stages, socket ? "ttft" : "ttft_client", &first))
 		metric_observe_request(m, METRIC_TTFT, first);

@@ -30,6 +30,10 @@ test_steps() {
 		"sum(e.get('cat') == 'batch' and e.get('name') == 'queued' and e['ph'] == 'X' for e in t) == 199" t="$TMP/steps.json"
 }
 
+metric() { # NAME: its sum over all labels
+	"$TOP/tests/tools/metrics.py" value "$(cat "$TMP/metrics.url")" "$1"
+}
+
 # Requests that are preempted and go on; how this is told differs between releases.
 test_preempted() {
 	local release file
@@ -49,6 +53,10 @@ test_preempted() {
 			[e['args']['preemptions'] for e in t if e.get('cat') == 'batch' and 'preemptions' in e.get('args', {})])" t="$TMP/preempted.json"
 	expect "preempted: each step says of how many tokens" \
 		"sum(s['shape'].get('recomputed_tokens', 0) for s in p if s['event'] == 'token_prof') == 3555" p="$TMP/preempted.jsonl"
+	serving metrics "$INFTRACE" export --prometheus 127.0.0.1:0 "$TMP/preempted.jsonl"
+	same "preempted: so do the metrics" "$(metric inftrace_request_preemptions_total) $(metric inftrace_recomputed_tokens_total)" "38 3555"
+	kill "$BG"
+	wait "$BG" || true
 }
 
 # Results of a batch in the step after it.
