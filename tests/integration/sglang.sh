@@ -72,8 +72,7 @@ test_starved() {
 
 # Its KV cache is full; or all slots are taken, or a batch has as many tokens as it may.
 test_refused() {
-	# sums differ from the engine's own by some ms, of hundreds, for a reason that is not known; each step's reason is the same
-	REFUSED_NS=10000000 SLOTS=3 served refused "$(often 100 300)" 12 kv 6
+	SLOTS=3 served refused "$(often 100 300)" 12 kv 6
 	check "refused: valid" "$INFTRACE" validate "$TMP/refused.jsonl"
 }
 

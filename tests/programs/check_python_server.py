@@ -7,7 +7,6 @@ request and of the API's socket, which its id alone tells; its tokens are those 
 the client's clock allows. With what the server has printed, those that a plant held up must name it, and others must not."""
 
 import collections
-import os
 import sys
 
 from check_requests import Wrong
@@ -17,7 +16,7 @@ from reading import ns, read_lines
 LOST = 0.3  # of the time until it was passed on
 LOST_NS, NOT_LOST_NS = 60_000_000, 5_000_000
 COLLECTED_NS = 20_000_000
-REFUSED_NS = int(os.environ.get("REFUSED_NS", 1_000_000))
+REFUSED_NS = 1_000_000
 
 
 def overlap(held, begin, end):

@@ -69,11 +69,11 @@ class Slots(Scheduler):
         batch = self.get_next_batch_to_run()
         if not batch:
             return []
-        self.refusals.begin()
+        self.refusals.begin()  # nothing is between these two: the process may be held up there
+        result = self.run_batch(batch)
         for r in self.last:
             self.refusals.admit(r.rid)
         self.refusals.end(self.why, [r.rid for r in self.waiting_queue])
-        result = self.run_batch(batch)
         time.sleep(0.001 + 0.00002 * sum(batch.extend_lens or [1] * len(batch.reqs)))
         given = self.process_batch_result(batch, result)
         return [(rid, self.reqs[rid].finished()) for rid in given]
