@@ -64,11 +64,11 @@ pid_t child_start(const char *log, char *const argv[])
 	_exit(127);
 }
 
-int child_finish_in(pid_t pid, int seconds)
+int child_finish(pid_t pid)
 {
 	int status;
 
-	for (int ms = 0; ms < seconds * 1000; ms += 5) {
+	for (int ms = 0; ms < CHILD_SECONDS * 1000; ms += 5) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 		pause_ms(5);
@@ -76,11 +76,6 @@ int child_finish_in(pid_t pid, int seconds)
 	kill(-pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	return -1;
-}
-
-int child_finish(pid_t pid)
-{
-	return child_finish_in(pid, CHILD_SECONDS);
 }
 
 bool child_lives(pid_t pid)

@@ -19,7 +19,6 @@
 #include "checks.h"
 
 #define UNITS "/build/tests"
-#define UNIT_SECONDS 150
 
 #ifdef __x86_64__
 #define FILES_TTY "/dev/ttyS1"
@@ -144,7 +143,7 @@ static void units_run(void)
 			continue;
 		snprintf(path, sizeof(path), UNITS "/%s", e->d_name);
 		snprintf(log, sizeof(log), OUT "/%s.log", e->d_name);
-		rc = child_finish_in(child_start(log, unit), UNIT_SECONDS);
+		rc = child_finish(child_start(log, unit));
 		result(!rc, e->d_name, "exit code %d", rc);
 		if (rc)
 			log_print(log);
