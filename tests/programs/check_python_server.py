@@ -55,8 +55,9 @@ def check_answers(clients, got, plant, held):
         elif lost <= NOT_LOST_NS:
             wrong += named
     print(f"{right + missed} answers began late by it, {right} of them name it; {wrong} others do")
-    # a loop that is held up as a request comes hits few that have their first token and no answer
-    if right < {"gil": 2}.get(plant, 0) or wrong > max(2, 0.1 * right) or missed > max(1, 0.25 * right):
+    # a loop that is held up as a request comes hits few that have their first token and no answer; on a busy machine who keeps the lock
+    # may wait for a CPU for most of that time, in which no function is known
+    if right < {"gil": 2}.get(plant, 0) or wrong > max(2, 0.1 * right) or missed > max(1, 0.35 * (right + missed)):
         raise Wrong("too few answers are right")
 
 
