@@ -151,8 +151,11 @@ test_again() {
 	wait_until "$WAIT" or_ended again_seen || true
 	finish again
 	check "again: the profile is valid" "$INFTRACE" validate "$TMP/again.jsonl" --require token_prof,op_prof
+	# one that was moved to another CPU within a step may have two lines of it: calls that come late
 	same "again: a step whose operators were not left out has all of them" \
-		"$(json "[x for x in p if x['event'] == 'op_prof' and x['shape']['ops'] != 50 and 'left_out' not in x['shape'] and x['shape']['step'] != ${steps}[0]['shape']['step']]" p="$TMP/again.jsonl")" "[]"
+		"$(json "(lambda ops, first: [x for x in ops if 'left_out' not in x and x.get('step', first) != first and
+			sum(y['ops'] for y in ops if y.get('step') == x['step']) != 50])(
+			[x['shape'] for x in p if x['event'] == 'op_prof'], ${steps}[0]['shape']['step'])" p="$TMP/again.jsonl")" "[]"
 	expect "again: there are such steps after those without" \
 		"(lambda s: max(s) > min(s | {x['shape']['step'] for x in $steps if 'left_out' in x['shape']}))({x['shape']['step'] for x in $whole})" \
 		p="$TMP/again.jsonl"
