@@ -122,8 +122,8 @@ struct inf_stats {
 	} hits[RINGS_MAX]; /* by CPU, like the rings */
 };
 
-/* A thread of a target is held in the dynamic loader for at most this long: nobody waits for a program that is only just started to be
- * recorded, and a machine with more to do than it can may need that. */
+/* A thread of a target is held in the dynamic loader for at most this long. A COMMAND is started only to be recorded, so nobody waits
+ * for it yet, and on a busy machine the probes may take that long. */
 #define HOLD_ATTACHED_MS 50
 #define HOLD_COMMAND_MS 500
 

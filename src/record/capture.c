@@ -204,6 +204,14 @@ void capture_weigh(struct capture *c)
 	c->prices.sample_ns = session_sample_ns(c->session, &c->prices.sample_period_ns);
 }
 
+/* For how long loaders wait for the probes in what they map; 0: they do not. */
+static uint32_t hold_ms(const struct record_options *o)
+{
+	if (o->command)
+		return o->no_hold ? 0 : HOLD_COMMAND_MS;
+	return o->hold ? HOLD_ATTACHED_MS : 0;
+}
+
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
 {
 	const struct features *f = &c->features;
@@ -211,10 +219,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.cfg = {
 			.trace_all = o->all,
 			.watch_maps = !!c->probes.n,
-			.hold = !c->probes.n		       ? 0
-				: o->command ? (o->no_hold ? 0 : HOLD_COMMAND_MS)
-				: o->hold    ? HOLD_ATTACHED_MS
-					     : 0,
+			.hold = c->probes.n ? hold_ms(o) : 0,
 			.min_syscall_ns = o->min_syscall_ns,
 			.windows = record_by_time(o) && !record_is_flight(o),
 			.max_steps = (uint32_t)o->max_steps,
