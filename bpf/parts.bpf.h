@@ -24,9 +24,11 @@ enum parts_of {
 	PARTS_SETS = 4, /* a power of two */
 };
 
-#define PYTHON_CHUNK 16 /* entries of a dict that are read at once; a power of two */
-#define PYTHON_ENTRY_MAX 24
-#define PYTHON_ITEMS 512 /* of a list, likewise; a power of two */
+#define PYTHON_ITEMS 512 /* of a list that are read */
+/* Memory around what is read of objects: they lie close together, and a read costs the same whatever its length. Powers of two; a line
+ * is within a page. */
+#define PYTHON_LINE 256
+#define PYTHON_LINES 32
 
 /* Where an attribute was found the last time. */
 struct python_place {
@@ -46,17 +48,26 @@ struct python_id {
 	u64 hash; /* of the id, as the interpreter has computed it: equal for equal ids of a process, else different */
 };
 
+/* A request of a batch. */
+struct python_request {
+	u64 id; /* address of the object */
+	u64 hash, number;
+};
+
 /* A walk through Python objects: python_batch.bpf.h. */
 struct python_objects {
 	u64 entries, n, at; /* of a dict or a set */
 	u64 bytes, key;	    /* of an entry: its size, and where the key is */
 	u64 values;	    /* the values, if these are not in the entries; else 0 */
-	u64 items;	    /* of a list: how many */
+	u64 items, items_at, left; /* of a list: how many, at most PYTHON_ITEMS, their address, and how many are to come */
 	u64 found_key, found; /* an attribute that was looked for, and its value */
 	u64 number_at, number; /* an int that was read: objects of the same value are often one, and never change */
-	/* the dict of requests that are not over: its table, the mask of this, bytes of each of its slots, and the entries. 0: unknown */
-	u64 table, mask, width, alive;
+	/* the dict of requests that are not over: its table, the mask of this, bytes of each of its slots, what is in those without an
+	 * entry, and the entries. 0: unknown */
+	u64 table, mask, width, none, alive;
 	u64 alive_bytes, alive_key; /* of the entries, as above */
+	u64 alive_at; /* the entry after the one that was found last: requests are in about the same order everywhere */
+	u64 next;     /* likewise, the request of the batch, or of the one before it */
 	u64 variables;	    /* address of those of the function with the batch */
 	s64 total;	    /* of the batch's tokens, as the engine says */
 	u64 gave;	    /* which tokens the step gave is known */
@@ -78,8 +89,9 @@ struct python_objects {
 	u32 settings[SCHEDULER_VALUES];
 	u64 option; /* plus 1: the one whose values are read; several may be of one thread */
 	struct python_place hops[PYTHON_VALUES_MAX * PYTHON_HOPS_MAX]; /* likewise, of the attributes that lead to values */
-	u8 ahead[512 + 8]; /* offsets are masked to a power of two */
-	u64 item[PYTHON_ITEMS];
+	u64 line[PYTHON_LINES]; /* 1 + its address / PYTHON_LINE; 0: there is none. They are read again for each call of the engine */
+	u64 later; /* 1 << place: the one of the two that was filled later is the higher one */
+	u64 lines[PYTHON_LINES * PYTHON_LINE / 8 + 1];
 };
 
 /* For a thread whose steps have rows: data too large for the stack while rows are read, and for struct thread until
@@ -107,9 +119,11 @@ struct rows {
 	u64 node;     /* address of the row's sequence, if further ones are in a list */
 	u64 stride[ROW_COLUMNS]; /* of the elements in `ahead` */
 	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* + 64: so many bytes may be read from any element */
-	u8 id_ahead[ROW_IDS_SPAN + 8]; /* + 8 likewise */
-	struct python_objects objects;
-	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* + 8 likewise */
+	union {
+		u8 id_ahead[ROW_IDS_SPAN + 8]; /* + 8 likewise */
+		struct python_request requests[STEP_PARTS_MAX]; /* of parts that are Python's */
+	};
+	struct python_objects objects; /* its lines are also where rows are read that are structures */
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 16 | part, or STEP_PARTS_MAX */

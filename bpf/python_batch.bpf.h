@@ -75,7 +75,7 @@ __noinline int python_sequence_send(struct thread *t, struct python_objects *o, 
 /* Whether an id is text that can be sent as it lies there. */
 static __always_inline bool python_is_plain(const struct python_calls *c, u64 str)
 {
-	return python_is(str, PYTHON_TYPE_IS_STR) &&
+	return str && python_word(python_word(str + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_STR &&
 	       (python_byte(str + c->str_state) & PYTHON_STR_COMPACT_ASCII) == PYTHON_STR_COMPACT_ASCII;
 }
 
@@ -122,6 +122,32 @@ static __always_inline struct row_part *python_part_at(struct rows *r, u64 part)
 	return &parts_of(r, PARTS_FRESH)->part[part & (STEP_PARTS_MAX - 1)];
 }
 
+static __always_inline struct python_request *python_request_at(struct rows *r, u64 part)
+{
+	barrier_var(part);
+	return &r->requests[part & (STEP_PARTS_MAX - 1)];
+}
+
+#define PYTHON_NUMBER_KEPT 8 /* batches for which the number of a request is believed: the map forgets those that are not looked up */
+
+/* The number of a request: mostly it was in the batch before, at the same place or at the next one. */
+static __always_inline u64 python_request_number(struct python_take *w, u64 str, u64 hash)
+{
+	struct python_objects *o = &w->r->objects;
+	u64 next = o->next;
+
+	for (int i = 0; i < 2; i++) {
+		struct python_request *of = python_request_at(w->r, next + i);
+
+		if (of->hash != hash)
+			continue;
+		o->next = next + i + 1;
+		if ((next ^ w->r->round) % PYTHON_NUMBER_KEPT)
+			return of->number;
+	}
+	return python_id_number(w->t, w->c, o, str, 1);
+}
+
 static long python_tokens_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
@@ -133,21 +159,38 @@ static long python_tokens_take(u32 nr, struct python_take *w)
 		return 1;
 	if (!value)
 		return 0;
-	hash = python_hash(key);
+	hash = python_hash(&r->objects, key);
 	tokens = python_int(w->c, &r->objects, value);
 	part = tokens < 0 ? -1 : python_part(r, hash, 1);
 	if (part < 0)
 		return 1;
 	if (part < STEP_PARTS_MAX) {
 		r->objects.hash = hash;
-		number = python_id_number(w->t, w->c, &r->objects, key, 1);
+		number = python_request_number(w, key, hash);
 		if (!number)
 			return 1;
 		python_part_at(r, part)->sequence = number;
 		part_add(r, part, tokens, 0);
+		*python_request_at(r, part) = (struct python_request){ key, hash, number };
 	}
 	r->read += tokens;
 	return 0;
+}
+
+/* The part of a request, which has most likely the next place, and often the same object as id. */
+static __always_inline int python_part_of(struct rows *r, u64 str)
+{
+	u64 next = r->objects.next, hash = 0;
+	struct python_request *of = python_request_at(r, next);
+	int part = next;
+
+	if (next >= parts_of(r, PARTS_FRESH)->n || of->id != str) {
+		hash = python_hash(&r->objects, str);
+		if (next >= parts_of(r, PARTS_FRESH)->n || of->hash != hash)
+			part = python_part(r, hash, 0);
+	}
+	r->objects.next = part + 1;
+	return part;
 }
 
 /* How many tokens a request has got: the length of the list of its number. */
@@ -155,23 +198,22 @@ static __always_inline u64 python_outputs_of(struct rows *r, s64 i)
 {
 	u64 list = python_item(&r->objects, i);
 
-	return list ? python_word(list + PYTHON_LIST_SIZE) : 0;
+	return list ? python_near(&r->objects, list + PYTHON_LIST_SIZE) : 0;
 }
 
 static long python_outputs_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
-	u64 key, value, hash, n;
+	u64 key, value, n;
 	int part;
 
 	if (!python_dict_next(&r->objects, &key, &value))
 		return 1;
-	hash = value ? python_hash(key) : 0;
-	n = hash ? python_outputs_of(r, python_int(w->c, &r->objects, value)) : 0;
+	n = value ? python_outputs_of(r, python_int(w->c, &r->objects, value)) : 0;
 	if (!n || n >= ROW_PART_UNKNOWN)
 		return 0;
-	part = python_part(r, hash, 0);
-	if (part < 0 || !python_is_alive(&r->objects, key, hash))
+	part = python_part_of(r, key);
+	if (part < 0 || !python_is_alive(&r->objects, part < STEP_PARTS_MAX ? python_request_at(r, part)->id : key))
 		return 0;
 	part_add(r, part, 0, n);
 	r->outputs += n;
@@ -192,7 +234,7 @@ static long python_new_take(u32 nr, struct python_take *w)
 	if (r->objects.lengths && python_int(w->c, &r->objects, python_member(w->c, &r->objects, object, PYTHON_RESUMED_TOO)) <= 0)
 		return 0;
 	cached = python_int(w->c, &r->objects, python_member(w->c, &r->objects, object, PYTHON_NEW_CACHED));
-	part = python_part(r, python_hash(python_member(w->c, &r->objects, object, PYTHON_NEW_ID)), 0);
+	part = python_part(r, python_hash(&r->objects, python_member(w->c, &r->objects, object, PYTHON_NEW_ID)), 0);
 	if (cached >= 0 && part >= 0 && part < STEP_PARTS_MAX)
 		python_part_at(r, part)->position = cached;
 	return 0;
@@ -206,7 +248,7 @@ static long python_resumed_mark(u32 nr, struct python_take *w)
 
 	if (nr >= r->objects.n)
 		return 1;
-	part = python_part(r, python_hash(python_word(r->objects.entries + 16ull * nr)), 0);
+	part = python_part(r, python_hash(&r->objects, python_near(&r->objects, r->objects.entries + 16ull * nr)), 0);
 	if (part >= 0 && part < STEP_PARTS_MAX)
 		python_part_at(r, part)->position = 0;
 	return 0;
@@ -223,15 +265,15 @@ static long python_resumed_place(u32 nr, struct python_take *w)
 
 	if (nr >= o->items)
 		return 1;
-	if (o->lengths && python_int(w->c, o, python_word(o->lengths + 8ull * nr)) <= 0)
+	if (o->lengths && python_int(w->c, o, python_near(o, o->lengths + 8ull * nr)) <= 0)
 		return 0;
-	part = python_part(r, python_hash(python_item(o, nr)), 0);
+	part = python_part(r, python_hash(o, python_item(o, nr)), 0);
 	if (part < 0 || part >= STEP_PARTS_MAX)
 		return 0;
 	at = python_part_at(r, part);
 	if (!o->lengths && at->position)
 		return 0;
-	computed = python_int(w->c, o, python_word(o->positions + 8ull * nr));
+	computed = python_int(w->c, o, python_near(o, o->positions + 8ull * nr));
 	if (computed >= 0)
 		at->position = computed;
 	return 0;
@@ -244,8 +286,8 @@ static long python_finished_take(u32 nr, struct python_take *w)
 
 	if (nr >= r->objects.n)
 		return 1;
-	str = python_word(r->objects.entries + 16ull * nr);
-	r->objects.hash = python_hash(str);
+	str = python_near(&r->objects, r->objects.entries + 16ull * nr);
+	r->objects.hash = python_hash(&r->objects, str);
 	number = python_id_number(w->t, w->c, &r->objects, str, 0);
 	if (!number)
 		return 0;
@@ -254,24 +296,24 @@ static long python_finished_take(u32 nr, struct python_take *w)
 	return 0;
 }
 
-static __always_inline u64 python_variable(const struct python_objects *o, u32 i)
+static __always_inline u64 python_variable(struct python_objects *o, u32 i)
 {
-	return python_word(o->variables + 8 * i) & ~PYTHON_TAGS;
+	return python_near(o, o->variables + 8 * i) & ~PYTHON_TAGS;
 }
 
 /* self. Up to 3.10 it is in a cell behind the variables if a comprehension uses it: in the first one, as functions with a batch
  * have it. CPython: Include/cpython/code.h, Include/cpython/cellobject.h. */
-#define PYTHON_CODE_VARIABLES 28 /* how many */
+#define PYTHON_CODE_VARIABLES 24 /* in the upper half of the word: how many */
 #define PYTHON_CELL 16
 
-static __always_inline u64 python_self_of(const struct python_calls *c, const struct python_objects *o)
+static __always_inline u64 python_self_of(const struct python_calls *c, struct python_objects *o)
 {
 	u64 self = python_variable(o, 0), code;
 
 	if (self || !c->old_keys)
 		return self;
-	code = python_word(o->variables - c->frame_locals + c->frame_code);
-	return python_word(python_variable(o, (u32)python_word(code + PYTHON_CODE_VARIABLES)) + PYTHON_CELL);
+	code = python_near(o, o->variables - c->frame_locals + c->frame_code);
+	return python_near(o, python_variable(o, python_near(o, code + PYTHON_CODE_VARIABLES) >> 32) + PYTHON_CELL);
 }
 
 static __always_inline bool python_take_begin(struct thread *t, struct python_take *w, u32 key)
@@ -295,8 +337,9 @@ __noinline int python_batch_begin(struct thread *t, const struct probe *p, u64 f
 	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;
 	rows_begin(w.r, p, 0);
 	o = &w.r->objects;
+	python_objects_begin(o);
 	o->variables = frame + w.c->frame_locals;
-	o->number_at = 0;
+	o->next = 0;
 	o->total = python_int(w.c, o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_TOTAL));
 	return 0;
 }
@@ -343,7 +386,7 @@ __noinline int python_batch_resumed(struct thread *t)
 	known = python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_KNOWN);
 	if (!known)
 		return 0;
-	if (python_is(known, PYTHON_TYPE_IS_LIST)) {
+	if (python_is(o, known, PYTHON_TYPE_IS_LIST)) {
 		o->lengths = 1;
 		if (python_list_begin(o, known))
 			bpf_loop(PYTHON_ITEMS, python_new_take, &w, 0);
@@ -383,13 +426,14 @@ __noinline int python_batch_outputs(struct thread *t)
 		return 0;
 	lists = python_member(w.c, o, outputs, PYTHON_OUTPUTS);
 	if (!python_list_begin(o, lists)) {
-		o->gave = python_is(lists, PYTHON_TYPE_IS_LIST); /* none */
+		o->gave = python_is(o, lists, PYTHON_TYPE_IS_LIST); /* none */
 		return 0;
 	}
-	if (!python_is(python_item(o, 0), PYTHON_TYPE_IS_LIST) ||
+	if (!python_is(o, python_item(o, 0), PYTHON_TYPE_IS_LIST) ||
 		!python_dict_begin(w.c, o, python_member(w.c, o, outputs, PYTHON_OUTPUT_INDEX)))
 		return 0;
 	o->gave = 1;
+	o->next = 0;
 	bpf_loop(PYTHON_REQUESTS_MAX, python_outputs_take, &w, 0);
 	return 0;
 }
@@ -421,6 +465,7 @@ __noinline int python_arrival_take(struct thread *t, u64 frame, u32 key)
 	if (!t || !python_take_begin(t, &w, key))
 		return 0;
 	o = &w.r->objects;
+	python_objects_begin(o);
 	o->variables = frame + w.c->frame_locals;
 	str = python_member(w.c, o, python_variable(o, w.c->batch.arrival), PYTHON_ARRIVED);
 	if (!str)
@@ -441,6 +486,7 @@ __noinline int python_sent_take(struct thread *t, u64 frame, u32 key, u32 id)
 	if (!t || !python_take_begin(t, &w, key))
 		return 0;
 	o = &w.r->objects;
+	python_objects_begin(o);
 	o->variables = frame + w.c->frame_locals;
 	o->arrived = o->sequence = 0;
 	str = python_variable(o, w.c->batch.sent);

@@ -32,10 +32,61 @@
 
 #define PYTHON_NO_INT (-1ll)
 
-/* The hash of a string, as the interpreter has computed it; 0: it has not, so the string is no key of a dict. */
-static __always_inline u64 python_hash(u64 str)
+/* The thread has gone on since objects were read: they may be others. */
+static __always_inline void python_objects_begin(struct python_objects *o)
 {
-	u64 hash = str ? python_word(str + PYTHON_STR_HASH) : 0;
+	o->number_at = 0;
+	__builtin_memset(o->line, 0, sizeof(o->line));
+}
+
+/* The first of the two places that a line may have. Allocators put things at like offsets of pages and pools. */
+static __always_inline u64 python_line_place(u64 line)
+{
+	return (line ^ line >> 4 ^ line >> 9) & (PYTHON_LINES / 2 - 1);
+}
+
+/* Reads a line to the one of its two places that was filled before the other. Returns the place, or PYTHON_LINES. */
+__noinline u64 python_line_read(struct python_objects *o, u64 line)
+{
+	u64 i = python_line_place(line);
+
+	if (!o)
+		return PYTHON_LINES;
+	o->later ^= 1ull << i;
+	if (o->later >> i & 1)
+		i += PYTHON_LINES / 2;
+	barrier_var(i);
+	i &= PYTHON_LINES - 1;
+	o->line[i] = 0;
+	if (bpf_probe_read_user(&o->lines[i * (PYTHON_LINE / 8)], PYTHON_LINE, (const void *)(line * PYTHON_LINE)))
+		return PYTHON_LINES;
+	o->line[i] = line + 1;
+	return i;
+}
+
+/* A word of an object; 0 if it cannot be read. Inlined as far as it is in a line: a call costs more than that. */
+static __always_inline u64 python_near(struct python_objects *o, u64 address)
+{
+	u64 line = address / PYTHON_LINE, i = python_line_place(line);
+
+	barrier_var(i);
+	if (o->line[i] != line + 1) {
+		i += PYTHON_LINES / 2;
+		if (o->line[i] != line + 1) {
+			i = python_line_read(o, line);
+			if (i >= PYTHON_LINES)
+				return 0;
+		}
+	}
+	i = i * PYTHON_LINE / 8 + address / 8 % (PYTHON_LINE / 8);
+	barrier_var(i);
+	return o->lines[i & (PYTHON_LINES * PYTHON_LINE / 8 - 1)];
+}
+
+/* The hash of a string, as the interpreter has computed it; 0: it has not, so the string is no key of a dict. */
+static __always_inline u64 python_hash(struct python_objects *o, u64 str)
+{
+	u64 hash = str ? python_near(o, str + PYTHON_STR_HASH) : 0;
 
 	return hash == ~0ull ? 0 : hash;
 }
@@ -47,7 +98,7 @@ __noinline u64 python_text_hash(const struct python_calls *c, struct python_obje
 
 	if (!c || !o)
 		return 0;
-	hash = python_word(str + c->str_length);
+	hash = python_near(o, str + c->str_length);
 	len = hash < PYTHON_TEXT_MAX ? hash : PYTHON_TEXT_MAX - 1;
 	barrier_var(len);
 	if (!python_text_read(&o->text, str + c->str_data, len))
@@ -68,15 +119,13 @@ static __always_inline s64 python_int(const struct python_calls *c, struct pytho
 		return PYTHON_NO_INT;
 	if (o->number_at == object)
 		return o->number;
-	if (bpf_probe_read_user(o->words, sizeof(o->words), (const void *)(object + PYTHON_INT))) /* size and first digit */
-		return PYTHON_NO_INT;
-	size = o->words[0];
+	size = python_near(o, object + PYTHON_INT);
 	if (c->tagged_ints)
 		size = (size & 3) == 2 ? 2 : size >> 3; /* negative */
 	o->number_at = object;
 	o->number = PYTHON_NO_INT;
 	if (size <= 1)
-		o->number = size ? (u32)o->words[1] : 0;
+		o->number = size ? (u32)python_near(o, object + PYTHON_INT + 8) : 0;
 	return o->number;
 }
 
@@ -91,15 +140,15 @@ static __always_inline u64 python_old_width(u64 slots)
 /* Finds the entries of a dict's keys. Returns whether there are any. */
 static __always_inline bool python_keys_begin(const struct python_calls *c, struct python_objects *o, u64 keys)
 {
-	u64 head = python_word(keys + 8);
+	u64 head = python_near(o, keys + 8);
 
 	o->at = 0;
 	if (c->old_keys) { /* head: the number of slots */
-		o->n = python_word(keys + 32);
+		o->n = python_near(o, keys + 32);
 		o->entries = keys + 40 + head * python_old_width(head);
 		o->bytes = 24;
 	} else { /* its bytes: the logarithm of that, and of the bytes that these take, and whether all keys are strings */
-		o->n = python_word(keys + 24);
+		o->n = python_near(o, keys + 24);
 		o->entries = keys + 32 + (1ull << (head >> 8 & 31));
 		o->bytes = head >> 16 & 0xff ? 16 : 24;
 	}
@@ -110,10 +159,10 @@ static __always_inline bool python_keys_begin(const struct python_calls *c, stru
 /* Returns the keys of a dict, and sets where its values are. */
 static __always_inline u64 python_dict_keys(const struct python_calls *c, struct python_objects *o, u64 dict)
 {
-	if (bpf_probe_read_user(o->words, sizeof(o->words), (const void *)(dict + PYTHON_DICT_KEYS))) /* keys and values */
-		return 0;
-	o->values = o->words[1] ? o->words[1] + c->split_values : 0;
-	return o->words[0];
+	u64 values = python_near(o, dict + PYTHON_DICT_KEYS + 8);
+
+	o->values = values ? values + c->split_values : 0;
+	return python_near(o, dict + PYTHON_DICT_KEYS);
 }
 
 /* Begins a walk through a dict. */
@@ -124,28 +173,16 @@ static __always_inline bool python_dict_begin(const struct python_calls *c, stru
 	return keys && python_keys_begin(c, o, keys);
 }
 
-/* Reads the next entries: a read costs the same whatever its length. */
-static __always_inline long python_entries_ahead(struct python_objects *o)
-{
-	u64 left = o->n - o->at, len;
-
-	len = (left < PYTHON_CHUNK ? left : PYTHON_CHUNK) * o->bytes;
-	barrier_var(len);
-	if (len > PYTHON_CHUNK * PYTHON_ENTRY_MAX)
-		return -1;
-	return bpf_probe_read_user(o->ahead, len, (const void *)(o->entries + o->at * o->bytes));
-}
-
 /* The next key and value of the walk; returns whether there is one. *ret_value 0: it was removed. */
 static __always_inline bool python_dict_next(struct python_objects *o, u64 *ret_key, u64 *ret_value)
 {
-	u64 i = o->at, at = (i & (PYTHON_CHUNK - 1)) * o->bytes + o->key;
+	u64 i = o->at, entry = o->entries + i * o->bytes + o->key;
 
-	if (i >= o->n || (!(i & (PYTHON_CHUNK - 1)) && python_entries_ahead(o)))
+	if (i >= o->n)
 		return 0;
 	o->at = i + 1;
-	*ret_key = ahead_at(o->ahead, at, 512);
-	*ret_value = o->values ? python_word(o->values + 8 * i) : ahead_at(o->ahead, at + 8, 512);
+	*ret_key = python_near(o, entry);
+	*ret_value = python_near(o, o->values ? o->values + 8 * i : entry + 8);
 	return 1;
 }
 
@@ -165,17 +202,20 @@ struct python_look {
 	struct python_place *place;
 };
 
+/* Reads words, not lines: for 6.1 there is no stack left to call python_line_read(). */
 static long python_name_match(u32 nr, struct python_look *l)
 {
 	struct python_objects *o = l->o;
-	u64 key, value;
 
-	if (!python_dict_next(o, &key, &value))
+	if (o->at >= o->n)
 		return 1;
-	if (!python_str_is(l->c, o, key, l->name, l->len))
+	o->words[0] = o->entries + o->at * o->bytes + o->key;
+	o->words[1] = o->values ? o->values + 8 * o->at : o->words[0] + 8;
+	o->at++;
+	o->found_key = python_word(o->words[0]);
+	if (!python_str_is(l->c, o, o->found_key, l->name, l->len))
 		return 0;
-	o->found = value;
-	o->found_key = key;
+	o->found = python_word(o->words[1]);
 	return 1;
 }
 
@@ -195,8 +235,8 @@ static __always_inline void python_attribute_find(struct python_look *l, u64 key
 	u64 at;
 
 	/* the name, and its value if it is there */
-	if (p->keys == keys && !bpf_probe_read_user(o->words, sizeof(o->words), (const void *)p->at) && o->words[0] == p->name) {
-		o->found = o->values ? python_word(o->values + 8 * p->index) : o->words[1];
+	if (p->keys == keys && python_near(o, p->at) == p->name) {
+		o->found = python_near(o, o->values ? o->values + 8 * p->index : p->at + 8);
 		return;
 	}
 	p->keys = 0;
@@ -204,8 +244,8 @@ static __always_inline void python_attribute_find(struct python_look *l, u64 key
 		return;
 	if (p->name && p->index < o->n) {
 		at = o->entries + p->index * o->bytes + o->key;
-		if (python_word(at) == p->name) {
-			o->found = python_word(o->values ? o->values + 8 * p->index : at + 8);
+		if (python_near(o, at) == p->name) {
+			o->found = python_near(o, o->values ? o->values + 8 * p->index : at + 8);
 			return;
 		}
 	}
@@ -238,22 +278,22 @@ static __always_inline u64 python_attributes(const struct python_calls *c, struc
 
 	o->found = o->values = 0;
 	if (c->attributes == PYTHON_IN_DICT) {
-		dict = python_word(object + (u16)python_word(type + PYTHON_TYPE_DICT));
+		dict = python_near(o, object + (u16)python_near(o, type + PYTHON_TYPE_DICT));
 	} else if (c->attributes == PYTHON_VALUES_BEFORE) {
-		o->values = python_word(object - 32);
-		dict = o->values ? 0 : python_word(object - 24);
+		o->values = python_near(o, object - 32);
+		dict = o->values ? 0 : python_near(o, object - 24);
 	} else {
-		dict = python_word(object - 24);
+		dict = python_near(o, object - 24);
 		if (c->attributes == PYTHON_VALUES_TAGGED && dict & 1) {
 			o->values = dict + 1;
 			dict = 0;
-		} else if (c->attributes == PYTHON_VALUES_WITHIN && !dict && python_word(type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_HAS_VALUES) {
-			o->values = object + python_word(type + PYTHON_TYPE_SIZE) + c->split_values;
+		} else if (c->attributes == PYTHON_VALUES_WITHIN && !dict && python_near(o, type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_HAS_VALUES) {
+			o->values = object + python_near(o, type + PYTHON_TYPE_SIZE) + c->split_values;
 		}
 	}
 	if (dict)
 		return python_dict_keys(c, o, dict);
-	return o->values ? python_word(type + c->type_keys) : 0;
+	return o->values ? python_near(o, type + c->type_keys) : 0;
 }
 
 /* Returns the value of an object's attribute; 0: there is none, or it cannot be found. */
@@ -263,65 +303,56 @@ __noinline u64 python_member(const struct python_calls *c, struct python_objects
 
 	if (!c || !o || !object || member >= PYTHON_MEMBERS || !c->batch.len[member])
 		return 0;
-	type = python_word(object + PYTHON_TYPE);
+	type = python_near(o, object + PYTHON_TYPE);
 	keys = python_attributes(c, o, object, type);
 	if (keys)
 		python_member_find(c, o, keys, member);
 	return o->found;
 }
 
-static __always_inline bool python_is(u64 object, u64 flag)
+static __always_inline bool python_is(struct python_objects *o, u64 object, u64 flag)
 {
-	return object && python_word(python_word(object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & flag;
+	return object && python_near(o, python_near(o, object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS) & flag;
 }
 
-/* Reads the items of a list; returns whether there are any. */
-static __always_inline bool python_list_begin(struct python_objects *o, u64 list)
+/* Finds the items of a list; returns whether there are any. */
+__noinline bool python_list_begin(struct python_objects *o, u64 list)
 {
-	u64 len;
-
-	o->items = 0;
-	/* its size, and where they are */
-	if (!list || bpf_probe_read_user(o->words, sizeof(o->words), (const void *)(list + PYTHON_LIST_SIZE)) || !o->words[0])
+	if (!o)
 		return 0;
-	o->items = o->words[0] < PYTHON_ITEMS ? o->words[0] : PYTHON_ITEMS;
-	len = 8 * o->items;
-	barrier_var(len);
-	if (len > 8 * PYTHON_ITEMS || bpf_probe_read_user(o->item, len, (const void *)o->words[1]))
-		o->items = 0;
+	o->left = list ? python_near(o, list + PYTHON_LIST_SIZE) : 0;
+	o->items = o->left < PYTHON_ITEMS ? o->left : PYTHON_ITEMS;
+	o->items_at = o->items ? python_near(o, list + PYTHON_LIST_SIZE + 8) : 0;
 	return o->items;
 }
 
 /* Finds the slots of a set; returns whether it has anything. */
 static __always_inline bool python_set_begin(struct python_objects *o, u64 set)
 {
-	if (!set || !python_word(set + PYTHON_SET_USED))
+	if (!set || !python_near(o, set + PYTHON_SET_USED))
 		return 0;
-	o->n = python_word(set + PYTHON_SET_MASK) + 1;
-	o->entries = python_word(set + PYTHON_SET_TABLE);
+	o->n = python_near(o, set + PYTHON_SET_MASK) + 1;
+	o->entries = python_near(o, set + PYTHON_SET_TABLE);
 	return 1;
 }
 
 /* Where the items of a list are that has at least n; 0: it has not. */
-static __always_inline u64 python_items_at(struct python_objects *o, u64 list, u64 n)
+__noinline u64 python_items_at(struct python_objects *o, u64 list, u64 n)
 {
-	if (!list || bpf_probe_read_user(o->words, sizeof(o->words), (const void *)(list + PYTHON_LIST_SIZE)) || o->words[0] < n)
-		return 0;
-	return o->words[1];
+	return o && list && python_near(o, list + PYTHON_LIST_SIZE) >= n ? python_near(o, list + PYTHON_LIST_SIZE + 8) : 0;
 }
 
 static __always_inline u64 python_item(struct python_objects *o, u64 i)
 {
-	barrier_var(i);
-	return i < o->items ? o->item[i & (PYTHON_ITEMS - 1)] : 0;
+	return i < o->items ? python_near(o, o->items_at + 8 * i) : 0;
 }
 
 /* Finds the table of a dict, for python_is_alive(). CPython: Objects/dictobject.c. */
 static __always_inline void python_alive_begin(const struct python_calls *c, struct python_objects *o, u64 dict)
 {
-	u64 keys = dict ? python_word(dict + PYTHON_DICT_KEYS) : 0, head = python_word(keys + 8);
+	u64 keys = dict ? python_near(o, dict + PYTHON_DICT_KEYS) : 0, head = python_near(o, keys + 8);
 
-	o->alive = o->table = 0;
+	o->alive = o->table = o->alive_at = 0;
 	if (!keys)
 		return;
 	if (c->old_keys) {
@@ -331,35 +362,56 @@ static __always_inline void python_alive_begin(const struct python_calls *c, str
 		o->mask = (1ull << (head & 31)) - 1;
 		o->width = 1ull << ((head >> 8) - head & 3);
 	}
+	o->none = o->width >= 4 ? 0xffffffff : (1ull << 8 * o->width) - 1;
 	o->table = keys + (c->old_keys ? 40 : 32);
 	o->alive = o->table + (o->mask + 1) * o->width;
 	o->alive_bytes = !c->old_keys && head >> 16 & 0xff ? 16 : 24;
 	o->alive_key = o->alive_bytes == 24 ? 8 : 0;
 }
 
-/* Whether the dict has an id; 1 also if it is not known, or takes long to find. */
-__noinline int python_is_alive(struct python_objects *o, u64 str, u64 hash)
+/* The entry of a slot of the table; its highest values stand for none, and for one that was removed. */
+static __always_inline u64 python_alive_entry(struct python_objects *o, u64 slot)
 {
-	u64 i, none, perturb = hash;
+	u64 at = o->table + slot * o->width;
 
-	if (!o || !o->alive)
+	return python_near(o, at & ~7ull) >> 8 * (at & 7) & o->none;
+}
+
+/* Looks for an id by its hash. */
+__noinline int python_alive_find(struct python_objects *o, u64 str, u64 hash)
+{
+	u64 i, at, key, perturb = hash;
+
+	if (!o)
 		return 1;
 	i = hash & o->mask;
-	none = o->width >= 4 ? 0xffffffff : (1ull << 8 * o->width) - 1;
 	for (int n = 0; n < PYTHON_TRIES; n++) {
-		u64 at = 0, key;
-
-		bpf_probe_read_user(&at, sizeof(at), (void *)(o->table + i * o->width));
-		at &= none;
-		if (at == none)
+		at = python_alive_entry(o, i);
+		if (at == o->none)
 			return 0;
-		key = at == none - 1 ? 0 : python_word(o->alive + at * o->alive_bytes + o->alive_key);
-		if (key == str || (key && python_word(key + PYTHON_STR_HASH) == hash))
+		key = python_near(o, at < o->none - 1 ? o->alive + at * o->alive_bytes + o->alive_key : 0);
+		if (key == str || python_near(o, key + PYTHON_STR_HASH) == hash) {
+			o->alive_at = at + 1;
 			return 1;
+		}
 		perturb >>= 5;
 		i = (i * 5 + perturb + 1) & o->mask;
 	}
 	return 1;
+}
+
+/* Whether the dict has an id; 1 also if it is not known, or takes long to find. */
+static __always_inline bool python_is_alive(struct python_objects *o, u64 str)
+{
+	if (!o->alive)
+		return 1;
+	for (int n = 0; n < 2; n++) {
+		if (python_near(o, o->alive + (o->alive_at + n) * o->alive_bytes + o->alive_key) == str) {
+			o->alive_at += n + 1;
+			return 1;
+		}
+	}
+	return python_alive_find(o, str, python_hash(o, str));
 }
 
 #endif

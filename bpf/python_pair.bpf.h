@@ -59,11 +59,13 @@ static __always_inline bool python_given_known(struct python_objects *o, u64 seq
 }
 
 /* The number of tokens that a request has, or PYTHON_NO_INT. */
-static __always_inline s64 python_given_to(struct python_take *w, u64 object)
+__noinline s64 python_given_to(const struct python_calls *c, struct python_objects *o, u64 object)
 {
-	u64 list = python_member(w->c, &w->r->objects, object, PYTHON_GIVEN), tokens = 0;
+	u64 list = python_member(c, o, object, PYTHON_GIVEN);
 
-	return !list || bpf_probe_read_user(&tokens, sizeof(tokens), (const void *)(list + PYTHON_LIST_SIZE)) ? PYTHON_NO_INT : (s64)tokens;
+	if (!o || !list || !python_near(o, list + PYTHON_TYPE)) /* without a type it cannot be read: it may have none */
+		return PYTHON_NO_INT;
+	return python_near(o, list + PYTHON_LIST_SIZE);
 }
 
 /* Adds the tokens of a request. */
@@ -72,7 +74,7 @@ static long python_request_take(u32 nr, struct python_take *w)
 	struct rows *r = w->r;
 	struct python_objects *o = &r->objects;
 	u64 str = python_member(w->c, o, python_item(o, nr), PYTHON_NEW_ID), number;
-	s64 tokens = o->lengths ? python_int(w->c, o, python_word(o->lengths + 8ull * nr)) : 1;
+	s64 tokens = o->lengths ? python_int(w->c, o, python_near(o, o->lengths + 8ull * nr)) : 1;
 	int part;
 
 	if (!str)
@@ -87,12 +89,29 @@ static long python_request_take(u32 nr, struct python_take *w)
 			return 1;
 		python_part_at(r, part)->sequence = number;
 		if (!python_given_known(o, number))
-			python_given_since(o, number, python_given_to(w, python_item(o, nr)));
+			python_given_since(o, number, python_given_to(w->c, o, python_item(o, nr)));
 		if (o->positions)
-			python_part_at(r, part)->position = python_int(w->c, o, python_word(o->positions + 8ull * nr));
+			python_part_at(r, part)->position = python_int(w->c, o, python_near(o, o->positions + 8ull * nr));
 		part_add(r, part, tokens, 0);
 	}
 	r->read += tokens;
+	return 0;
+}
+
+/* Finds how many tokens of n requests are computed. */
+__noinline int python_batch_lengths(const struct python_calls *c, struct python_objects *o, u64 batch, u64 n)
+{
+	if (!c || !o)
+		return 0;
+	o->lengths = o->positions = 0;
+	if (python_int(c, o, python_member(c, o, batch, PYTHON_MODE)) == c->batch.decodes) {
+		o->total = n;
+		return 0;
+	}
+	o->lengths = python_items_at(o, python_member(c, o, batch, PYTHON_LENGTHS), n);
+	o->positions = python_items_at(o, python_member(c, o, batch, PYTHON_POSITIONS), n);
+	if (!o->lengths)
+		o->total = PYTHON_NO_INT;
 	return 0;
 }
 
@@ -108,16 +127,8 @@ __noinline int python_batch_queue(struct thread *t)
 		return 0;
 	o = &w.r->objects;
 	batch = python_variable(o, w.c->batch.batch);
-	n = python_list_begin(o, python_member(w.c, o, batch, PYTHON_REQUESTS)) ? o->words[0] : 0;
-	o->lengths = o->positions = 0;
-	if (python_int(w.c, o, python_member(w.c, o, batch, PYTHON_MODE)) == w.c->batch.decodes) {
-		o->total = n;
-	} else {
-		o->lengths = python_items_at(o, python_member(w.c, o, batch, PYTHON_LENGTHS), n);
-		o->positions = python_items_at(o, python_member(w.c, o, batch, PYTHON_POSITIONS), n);
-		if (!o->lengths)
-			o->total = PYTHON_NO_INT;
-	}
+	n = python_list_begin(o, python_member(w.c, o, batch, PYTHON_REQUESTS)) ? o->left : 0;
+	python_batch_lengths(w.c, o, batch, n);
 	if (n && n <= PYTHON_REQUESTS_MAX)
 		bpf_loop(n, python_request_take, &w, 0);
 	fresh = parts_of(w.r, PARTS_FRESH);
@@ -143,7 +154,7 @@ static long python_given_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
 	struct python_objects *o = &r->objects;
-	s64 tokens = python_given_to(w, python_item(o, nr)), since;
+	s64 tokens = python_given_to(w->c, o, python_item(o, nr)), since;
 
 	since = tokens < 0 ? PYTHON_NO_INT : python_given_since(o, python_step_part(r, nr)->sequence, tokens);
 	if (since < 0 || since >= ROW_PART_UNKNOWN) {
@@ -167,7 +178,7 @@ static long python_given_reread(u32 nr, struct python_take *w)
 	o->hash = python_text_hash(w->c, o, str);
 	number = python_id_number(w->t, w->c, o, str, 0);
 	if (number)
-		python_given_since(o, number, python_given_to(w, object));
+		python_given_since(o, number, python_given_to(w->c, o, object));
 	return 0;
 }
 
@@ -188,7 +199,7 @@ __noinline int python_batch_given(struct thread *t)
 	o = &w.r->objects;
 	w.r->outputs = 0;
 	o->gave = !t->step.parts_left;
-	o->number_at = 0;
+	python_objects_begin(o);
 	python_list_begin(o, o->list);
 	if (!t->step.n_parts) {
 		bpf_loop(PYTHON_ITEMS, python_given_reread, &w, 0);
@@ -231,10 +242,10 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 		return 0;
 	r = w.r;
 	o = &r->objects;
+	python_objects_begin(o);
 	o->variables = frame + w.c->frame_locals;
-	o->number_at = 0;
 	o->list = python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_REQUESTS);
-	if (!python_is(o->list, PYTHON_TYPE_IS_LIST))
+	if (!python_is(o, o->list, PYTHON_TYPE_IS_LIST))
 		return 0;
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
@@ -271,7 +282,7 @@ static long python_over_take(u32 nr, struct python_take *w)
 	struct rows *r = w->r;
 	struct python_objects *o = &r->objects;
 
-	if (!python_is(python_member(w->c, o, python_item(o, nr), PYTHON_OVER), PYTHON_TYPE_IS_HEAP))
+	if (!python_is(o, python_member(w->c, o, python_item(o, nr), PYTHON_OVER), PYTHON_TYPE_IS_HEAP))
 		return 0;
 	o->sequence = python_step_part(r, nr)->sequence;
 	o->found = 0;
@@ -289,7 +300,7 @@ __noinline int python_batch_over(struct thread *t)
 
 	if (!t || !t->step.n_parts || !python_take_begin(t, &w, t->python_key) || !w.c->batch.results)
 		return 0;
-	w.r->objects.number_at = 0;
+	python_objects_begin(&w.r->objects);
 	if (python_list_begin(&w.r->objects, w.r->objects.list))
 		bpf_loop(t->step.n_parts, python_over_take, &w, 0);
 	return 0;

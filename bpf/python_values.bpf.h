@@ -68,7 +68,7 @@ struct python_eval {
 	struct python_objects *o;
 };
 
-static __always_inline const struct python_value *python_value_of(const struct python_eval *e)
+static __always_inline const struct python_value *python_value_of(struct python_eval *e)
 {
 	u64 nr = e->o->nr;
 
@@ -79,8 +79,8 @@ static __always_inline const struct python_value *python_value_of(const struct p
 static long python_kind_match(u32 nr, struct python_eval *e)
 {
 	struct python_text *text = &e->o->text;
-	u64 type = e->o->type, name = python_word(type + PYTHON_TYPE_NAME);
-	bool is_class = python_word(type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_HEAP;
+	u64 type = e->o->type, name = python_near(e->o, type + PYTHON_TYPE_NAME);
+	bool is_class = python_near(e->o, type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_HEAP;
 
 	if (!type || !name)
 		return 1;
@@ -91,14 +91,14 @@ static long python_kind_match(u32 nr, struct python_eval *e)
 		if (python_texts_equal(text, &python_kinds[i].name) && !(python_kinds[i].built_in && is_class))
 			e->o->kind = python_kinds[i].kind;
 	}
-	e->o->type = python_word(type + PYTHON_TYPE_BASE);
+	e->o->type = python_near(e->o, type + PYTHON_TYPE_BASE);
 	return e->o->kind != PYTHON_KIND_OTHER;
 }
 
 /* Sets e->o->kind. */
 static __always_inline void python_kind_find(struct python_eval *e)
 {
-	u64 type = python_word(e->o->object + PYTHON_TYPE), nr = e->o->nr;
+	u64 type = python_near(e->o, e->o->object + PYTHON_TYPE), nr = e->o->nr;
 	struct python_kind_of *known;
 
 	barrier_var(nr);
@@ -125,24 +125,24 @@ static long python_variable_match(u32 nr, struct python_eval *e)
 /* The object of the variable that the first hop names. */
 static __always_inline u64 python_variable_named(struct python_eval *e)
 {
-	u64 code = python_word(e->o->frame + e->c->frame_code) & ~PYTHON_TAGS, n;
+	u64 code = python_near(e->o, e->o->frame + e->c->frame_code) & ~PYTHON_TAGS, n;
 
-	e->o->object = python_word(code + e->c->code_locals);
-	n = python_word(e->o->object + PYTHON_SIZE);
+	e->o->object = python_near(e->o, code + e->c->code_locals);
+	n = python_near(e->o, e->o->object + PYTHON_SIZE);
 	e->o->variable = 0;
 	bpf_loop(n < PYTHON_VARIABLES_MAX ? n : PYTHON_VARIABLES_MAX, python_variable_match, e, 0);
 	if (e->o->variable == 1) {
 		e->o->variables = e->o->frame + e->c->frame_locals;
 		return python_self_of(e->c, e->o);
 	}
-	return e->o->variable ? python_word(e->o->frame + e->c->frame_locals + 8ull * (e->o->variable - 1)) & ~PYTHON_TAGS : 0;
+	return e->o->variable ? python_near(e->o, e->o->frame + e->c->frame_locals + 8ull * (e->o->variable - 1)) & ~PYTHON_TAGS : 0;
 }
 
-static __always_inline u64 python_item_of(const struct python_calls *c, u64 object, s64 i)
+static __always_inline u64 python_item_of(const struct python_calls *c, struct python_objects *o, u64 object, s64 i)
 {
-	u64 flags = python_word(python_word(object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS), n, items;
+	u64 flags = python_near(o, python_near(o, object + PYTHON_TYPE) + PYTHON_TYPE_FLAGS), n, items;
 
-	n = python_word(object + PYTHON_SIZE);
+	n = python_near(o, object + PYTHON_SIZE);
 	if (i < 0)
 		i += n;
 	if (i < 0 || i >= (s64)n)
@@ -150,10 +150,10 @@ static __always_inline u64 python_item_of(const struct python_calls *c, u64 obje
 	if (flags & PYTHON_TYPE_IS_TUPLE)
 		items = object + c->tuple_items;
 	else if (flags & PYTHON_TYPE_IS_LIST)
-		items = python_word(object + PYTHON_LIST_ITEMS);
+		items = python_near(o, object + PYTHON_LIST_ITEMS);
 	else
 		return 0;
-	return python_word(items + 8 * i);
+	return python_near(o, items + 8 * i);
 }
 
 /* Finds the attributes of an object, of which the value before it may have been one, too. */
@@ -163,7 +163,7 @@ static __always_inline u64 python_attributes_again(struct python_eval *e)
 
 	if (o->object != o->last) {
 		o->last = o->object;
-		o->last_keys = python_attributes(e->c, o, o->object, python_word(o->object + PYTHON_TYPE));
+		o->last_keys = python_attributes(e->c, o, o->object, python_near(o, o->object + PYTHON_TYPE));
 		o->last_values = o->values;
 	}
 	o->found = 0;
@@ -198,11 +198,11 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 		e->o->object = python_variable_named(e);
 		break;
 	case PYTHON_HOP_ITEM:
-		e->o->object = python_item_of(e->c, e->o->object, h->index);
+		e->o->object = python_item_of(e->c, e->o, e->o->object, h->index);
 		break;
 	case PYTHON_HOP_KEY:
 		e->o->found = 0;
-		if (python_is(e->o->object, PYTHON_TYPE_IS_DICT) && python_dict_begin(e->c, e->o, e->o->object))
+		if (python_is(e->o, e->o->object, PYTHON_TYPE_IS_DICT) && python_dict_begin(e->c, e->o, e->o->object))
 			python_name_find(&l);
 		e->o->object = e->o->found;
 		break;
@@ -219,13 +219,13 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 }
 
 /* A number of at most 60 bits. */
-static __always_inline u64 python_number(const struct python_eval *e)
+static __always_inline u64 python_number(struct python_eval *e)
 {
 	u64 n, *words = e->o->words;
 	bool negative;
 	s64 size;
 
-	if (!python_is(e->o->object, PYTHON_TYPE_IS_INT) ||
+	if (!python_is(e->o, e->o->object, PYTHON_TYPE_IS_INT) ||
 		bpf_probe_read_user(words, sizeof(e->o->words), (const void *)(e->o->object + PYTHON_SIZE)))
 		return PYTHON_UNKNOWN;
 	size = words[0];
@@ -247,37 +247,37 @@ static __always_inline u64 python_dimension(const struct python_eval *e, s64 i)
 	u64 n, at;
 
 	if (e->o->kind == PYTHON_KIND_ARRAY) {
-		n = (u32)python_word(e->o->object + NUMPY_DIMENSIONS);
-		at = python_word(e->o->object + NUMPY_DIMENSIONS + 8);
+		n = (u32)python_near(e->o, e->o->object + NUMPY_DIMENSIONS);
+		at = python_near(e->o, e->o->object + NUMPY_DIMENSIONS + 8);
 	} else if (e->o->kind == PYTHON_KIND_TENSOR && e->all->tensor_sizes) {
-		at = python_word(e->o->object + TORCH_TENSOR);
+		at = python_near(e->o, e->o->object + TORCH_TENSOR);
 		if (at <= 1) {
 			n = at;
-			at = python_word(e->o->object + TORCH_TENSOR + 8);
-			at = n ? python_word(at) : at;
+			at = python_near(e->o, e->o->object + TORCH_TENSOR + 8);
+			at = n ? python_near(e->o, at) : at;
 		}
 		at += e->all->tensor_sizes;
-		n = python_word(at);
+		n = python_near(e->o, at);
 		if (n > TORCH_DIMENSIONS_MAX)
 			return PYTHON_UNKNOWN;
-		at = n > SHAPE_SIZES ? python_word(at + 8) : at + 8;
+		at = n > SHAPE_SIZES ? python_near(e->o, at + 8) : at + 8;
 	} else {
 		return PYTHON_UNKNOWN;
 	}
 	if (i < 0)
 		i += n;
-	return i < 0 || i >= (s64)n || !at ? PYTHON_UNKNOWN : python_word(at + 8 * i);
+	return i < 0 || i >= (s64)n || !at ? PYTHON_UNKNOWN : python_near(e->o, at + 8 * i);
 }
 
 static __always_inline u64 python_length(struct python_eval *e)
 {
-	if (python_is(e->o->object, PYTHON_TYPE_HAS_SIZE))
-		return python_word(e->o->object + PYTHON_SIZE);
+	if (python_is(e->o, e->o->object, PYTHON_TYPE_HAS_SIZE))
+		return python_near(e->o, e->o->object + PYTHON_SIZE);
 	python_kind_find(e);
 	if (e->o->kind == PYTHON_KIND_SET)
-		return python_word(e->o->object + PYTHON_SET_USED);
+		return python_near(e->o, e->o->object + PYTHON_SET_USED);
 	if (e->o->kind == PYTHON_KIND_SIZED)
-		return python_word(e->o->object + PYTHON_SIZE);
+		return python_near(e->o, e->o->object + PYTHON_SIZE);
 	return python_dimension(e, 0);
 }
 
@@ -325,6 +325,7 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 	all = bpf_map_lookup_elem(&python_values, &of);
 	if (!all || !python_take_begin(t, &w, t->python_key))
 		return 0;
+	python_objects_begin(&w.r->objects);
 	w.r->objects.request = w.r->objects.last = 0;
 	for (int i = 0; i < ROW_COLUMNS; i++)
 		w.r->array[i] = 0;

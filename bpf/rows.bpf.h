@@ -18,6 +18,8 @@ static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 	return *(const u64 *)(ahead + (offset & (size - 1)));
 }
 
+_Static_assert(sizeof(((struct python_objects *)0)->lines) >= ROW_CHUNK * ROW_STRUCT_MAX + 8, "structures are read into them");
+
 #define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
 
 /* Copies a column of `rows` structures to where an array would be read. */
@@ -32,7 +34,7 @@ __noinline int structs_column(struct rows *r, const struct probe *p, u32 column,
 	stride = r->stride[column];
 	for (u32 i = 0; i < ROW_CHUNK && i < rows; i++) {
 		barrier_var(to);
-		*(u64 *)(r->ahead[column] + (to & (ROW_CHUNK * 8 - 1))) = ahead_at(r->structs, at, ROW_CHUNK * ROW_STRUCT_MAX);
+		*(u64 *)(r->ahead[column] + (to & (ROW_CHUNK * 8 - 1))) = ahead_at((u8 *)r->objects.lines, at, ROW_CHUNK * ROW_STRUCT_MAX);
 		at += bytes;
 		to += stride;
 	}
@@ -47,7 +49,7 @@ static __always_inline int structs_ahead(struct rows *r, const struct probe *p, 
 
 	barrier_var(len);
 	if (len > ROW_CHUNK * ROW_STRUCT_MAX ||
-		bpf_probe_read_user(r->structs, len, (void *)(r->array[ROW_SEQUENCE] + r->read * p->row_struct)))
+		bpf_probe_read_user(r->objects.lines, len, (void *)(r->array[ROW_SEQUENCE] + r->read * p->row_struct)))
 		return 0;
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
 		if (r->array[i])
