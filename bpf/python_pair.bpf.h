@@ -167,7 +167,8 @@ static long python_given_take(u32 nr, struct python_take *w)
 	return 0;
 }
 
-/* Of a batch that was begun before the window, or could not be read: its requests are those of the next one, too. */
+/* Of a batch that was begun before the window, or could not be read: its requests are those of the next one, too. o->left: how many
+ * of them are to come. */
 static long python_given_reread(u32 nr, struct python_take *w)
 {
 	struct python_objects *o = &w->r->objects;
@@ -179,6 +180,7 @@ static long python_given_reread(u32 nr, struct python_take *w)
 	number = python_id_number(w->t, w->c, o, str, 0);
 	if (number)
 		python_given_since(o, number, python_given_to(w->c, o, object));
+	o->left--;
 	return 0;
 }
 
@@ -203,6 +205,8 @@ __noinline int python_batch_given(struct thread *t)
 	python_list_begin(o, o->list);
 	if (!t->step.n_parts) {
 		bpf_loop(PYTHON_ITEMS, python_given_reread, &w, 0);
+		if (o->left)
+			python_given_break(o);
 		return 0;
 	}
 	bpf_loop(t->step.n_parts, python_given_take, &w, 0); /* requests that came into the list since are behind these */
@@ -250,16 +254,12 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
 	python_list_begin(o, o->list);
-	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME))) {
-		python_given_break(o);
+	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME)))
 		return 1;
-	}
 	step = parts_of(r, PARTS_STEP);
 	t->step.vals[0] = t->step.vals[1 + ROW_READ] = step->rows;
-	if (step->rows == PYTHON_BATCH_UNREAD) {
-		python_given_break(o);
+	if (step->rows == PYTHON_BATCH_UNREAD)
 		return 1;
-	}
 	t->step.n_parts = step->n;
 	t->step.parts_left = step->left;
 	t->step.vals[1 + ROW_N_SEQUENCES] = step->ids;
