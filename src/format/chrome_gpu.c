@@ -88,6 +88,7 @@ static void add_launch_flow(struct chrome_sink *c, const struct rec_gpu *r)
 /* ---- in Kineto's form: kernels have the number of the operator that launched them ---- */
 
 #define LAUNCHES (1u << 16)
+#define LAUNCH_PLACES 8 /* of each: the oldest there makes room for it */
 #define LATEST 256 /* launches and operators: their records may come in another order than they ended */
 /* A kernel often ends before its operator does: it is held until then, or this long, or until more are held. */
 #define HELD_NS UINT64_C(2000000000)
@@ -112,7 +113,7 @@ struct chrome_held {
 };
 
 struct kineto_launches {
-	struct chrome_launch all[LAUNCHES]; /* by their threads and times */
+	struct chrome_launch all[LAUNCHES / LAUNCH_PLACES][LAUNCH_PLACES]; /* by their threads and times */
 	struct chrome_launch *latest[LATEST];
 	struct launched_op ops[LATEST];
 	unsigned int n_latest, n_ops;
@@ -120,9 +121,9 @@ struct kineto_launches {
 	unsigned int first, n_held;
 };
 
-static struct chrome_launch *launch_slot(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
+static struct chrome_launch *launch_places(struct kineto_launches *l, uint32_t tid, uint64_t start_ns)
 {
-	return &l->all[(start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 48];
+	return l->all[((start_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull >> 32) % (LAUNCHES / LAUNCH_PLACES)];
 }
 
 static struct kineto_launches *launches_get(struct chrome_sink *c)
@@ -143,12 +144,16 @@ static void launch_set_op(struct chrome_launch *l, const struct launched_op *op)
 void chrome_kineto_launch(struct chrome_sink *c, const struct rec_hdr *h)
 {
 	struct kineto_launches *l;
-	struct chrome_launch *at;
+	struct chrome_launch *places, *at;
 
 	if (!c->rec.kineto)
 		return;
 	l = launches_get(c);
-	at = launch_slot(l, h->tid, h->start_ns);
+	at = places = launch_places(l, h->tid, h->start_ns);
+	for (unsigned int i = 1; i < LAUNCH_PLACES; i++) {
+		if (places[i].start_ns < at->start_ns)
+			at = &places[i];
+	}
 	*at = (struct chrome_launch){ .start_ns = h->start_ns, .tid = h->tid };
 	l->latest[l->n_latest++ % LATEST] = at;
 	for (unsigned int i = 0; i < LATEST; i++)
@@ -168,9 +173,13 @@ void chrome_kineto_op(struct chrome_sink *c, const struct rec_hdr *h, uint64_t n
 /* The launch of a kernel or a copy; NULL: it was not seen. */
 static const struct chrome_launch *find_launch(struct chrome_sink *c, const struct rec_gpu *r)
 {
-	const struct chrome_launch *at = c->launches ? launch_slot(c->launches, r->launch_tid, r->launch_ns) : NULL;
+	const struct chrome_launch *at = c->launches ? launch_places(c->launches, r->launch_tid, r->launch_ns) : NULL;
 
-	return at && at->tid == r->launch_tid && at->start_ns == r->launch_ns ? at : NULL;
+	for (unsigned int i = 0; at && i < LAUNCH_PLACES; i++) {
+		if (at[i].tid == r->launch_tid && at[i].start_ns == r->launch_ns)
+			return &at[i];
+	}
+	return NULL;
 }
 
 static char *fmt_launched_by(struct chrome_sink *c, char *p, const struct rec_gpu *r)

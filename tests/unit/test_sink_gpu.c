@@ -148,6 +148,38 @@ TEST_WITH(test_kineto, set_up, tear_down)
 	profile_done(&o);
 }
 
+/* Many launches are kept apart, until their kernels come. */
+TEST_WITH(test_kineto_launches, set_up, tear_down)
+{
+	enum { LAUNCHES = 4000 };
+	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID };
+	uint64_t at[LAUNCHES];
+	struct out o;
+	int n = 0;
+
+	add_probe("op", ROLE_OP, PROBE_F_SPAN, NULL, "u64 arg1");
+	rec.kineto = true;
+	chrome_open(&o);
+	rec.kineto = false;
+	gpu_info_track(info, &(struct gpu_track){ .tgid = PID }, START, START, &kernel.track);
+	for (uint64_t i = 0; i < LAUNCHES; i++) {
+		at[i] = i * 1000 + i * i * 7919 % 797;
+		emit_call(&o, 1, at[i], at[i] + 100);
+		emit_call(&o, 2, at[i], at[i] + 200);
+	}
+	for (uint64_t i = 0; i < LAUNCHES; i++) {
+		kernel.launch_ns = START + at[i];
+		kernel.launched_ns = kernel.launch_ns + 100;
+		EMIT(&o, &kernel);
+	}
+	assert_int_equal(o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
+	read_text(&o);
+	for (const char *s = o.text; (s = strstr(s, "\"correlation\":0,\"External id\":")); s++)
+		n++;
+	assert_int_equal(n, LAUNCHES);
+	profile_done(&o);
+}
+
 /* Each of several devices is reported. */
 TEST_WITH(test_devices, set_up, tear_down)
 {
