@@ -52,6 +52,7 @@ struct python_id {
 struct python_request {
 	u64 id; /* address of the object */
 	u64 hash, number;
+	bool over; /* of the batch whose results are there */
 };
 
 /* A walk through Python objects: python_batch.bpf.h. */
@@ -75,7 +76,8 @@ struct python_objects {
 	u64 words[2], hash, sequence, arrived;
 	u64 lengths, positions; /* items of these lists, next to those of requests; 0: none */
 	u64 list;	    /* of the requests of the step in flight */
-	u64 unbroken;	    /* when the results of a batch were missed the last time */
+	u64 unbroken;	    /* when the results of a batch were missed the last time, and when that was as the batch before was read */
+	u64 unbroken_before;
 	u64 request;	    /* the id of the step's one request; 0: none */
 	/* of struct python_values: the call's frame, the value that is read, the object that its hops have led to, a type on the way
 	 * to know it by, enum python_kind, and 1 + a variable's number */

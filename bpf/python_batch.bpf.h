@@ -130,22 +130,21 @@ static __always_inline struct python_request *python_request_at(struct rows *r, 
 
 #define PYTHON_NUMBER_KEPT 8 /* batches for which the number of a request is believed: the map forgets those that are not looked up */
 
-/* The number of a request: mostly it was in the batch before, at the same place or at the next one. */
-static __always_inline u64 python_request_number(struct python_take *w, u64 str, u64 hash)
+/* The number of a request that was in the batch before, at the same place or at the next one, as most are; 0: look it up. */
+static __always_inline u64 python_request_kept(struct rows *r, u64 hash)
 {
-	struct python_objects *o = &w->r->objects;
+	struct python_objects *o = &r->objects;
 	u64 next = o->next;
 
 	for (int i = 0; i < 2; i++) {
-		struct python_request *of = python_request_at(w->r, next + i);
+		struct python_request *of = python_request_at(r, next + i);
 
 		if (of->hash != hash)
 			continue;
 		o->next = next + i + 1;
-		if ((next ^ w->r->round) % PYTHON_NUMBER_KEPT)
-			return of->number;
+		return (next ^ r->round) % PYTHON_NUMBER_KEPT ? of->number : 0;
 	}
-	return python_id_number(w->t, w->c, o, str, 1);
+	return 0;
 }
 
 static long python_tokens_take(u32 nr, struct python_take *w)
@@ -166,12 +165,14 @@ static long python_tokens_take(u32 nr, struct python_take *w)
 		return 1;
 	if (part < STEP_PARTS_MAX) {
 		r->objects.hash = hash;
-		number = python_request_number(w, key, hash);
+		number = python_request_kept(r, hash);
+		if (!number)
+			number = python_id_number(w->t, w->c, &r->objects, key, 1);
 		if (!number)
 			return 1;
 		python_part_at(r, part)->sequence = number;
 		part_add(r, part, tokens, 0);
-		*python_request_at(r, part) = (struct python_request){ key, hash, number };
+		*python_request_at(r, part) = (struct python_request){ .id = key, .hash = hash, .number = number };
 	}
 	r->read += tokens;
 	return 0;

@@ -94,17 +94,19 @@ static __always_inline u64 python_hash(struct python_objects *o, u64 str)
 /* A hash of what a short ASCII string says, and of the first bytes of others: for strings for which there is no other yet. */
 __noinline u64 python_text_hash(const struct python_calls *c, struct python_objects *o, u64 str)
 {
-	u64 hash, len;
+	u64 hash, left, word;
 
 	if (!c || !o)
 		return 0;
 	hash = python_near(o, str + c->str_length);
-	len = hash < PYTHON_TEXT_MAX ? hash : PYTHON_TEXT_MAX - 1;
-	barrier_var(len);
-	if (!python_text_read(&o->text, str + c->str_data, len))
-		return 0;
+	left = hash < PYTHON_TEXT_MAX ? hash : PYTHON_TEXT_MAX - 1;
+	str += c->str_data;
 	for (int i = 0; i < PYTHON_TEXT_MAX / 8; i++) {
-		hash = (hash ^ o->text.words[i]) * 0x9e3779b97f4a7c15ull;
+		word = left ? python_near(o, str + 8 * i) : 0;
+		if (left < 8)
+			word &= (1ull << 8 * left) - 1;
+		left -= left < 8 ? left : 8;
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
 		hash ^= hash >> 32;
 	}
 	return hash;

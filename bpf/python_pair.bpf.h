@@ -84,12 +84,16 @@ static long python_request_take(u32 nr, struct python_take *w)
 	if (part < 0)
 		return 1;
 	if (part < STEP_PARTS_MAX) {
-		number = python_id_number(w->t, w->c, o, str, 1);
-		if (!number)
-			return 1;
+		number = python_request_kept(r, o->hash);
+		if (!number || o->unbroken != o->unbroken_before) {
+			number = python_id_number(w->t, w->c, o, str, 1);
+			if (!number)
+				return 1;
+			if (!python_given_known(o, number))
+				python_given_since(o, number, python_given_to(w->c, o, python_item(o, nr)));
+		}
+		*python_request_at(r, part) = (struct python_request){ .hash = o->hash, .number = number };
 		python_part_at(r, part)->sequence = number;
-		if (!python_given_known(o, number))
-			python_given_since(o, number, python_given_to(w->c, o, python_item(o, nr)));
 		if (o->positions)
 			python_part_at(r, part)->position = python_int(w->c, o, python_near(o, o->positions + 8ull * nr));
 		part_add(r, part, tokens, 0);
@@ -131,6 +135,7 @@ __noinline int python_batch_queue(struct thread *t)
 	python_batch_lengths(w.c, o, batch, n);
 	if (n && n <= PYTHON_REQUESTS_MAX)
 		bpf_loop(n, python_request_take, &w, 0);
+	o->unbroken_before = o->unbroken;
 	fresh = parts_of(w.r, PARTS_FRESH);
 	fresh->same = python_member(w.c, o, batch, PYTHON_SAME);
 	fresh->rows = o->total == (s64)w.r->read ? w.r->read : PYTHON_BATCH_UNREAD;
@@ -154,8 +159,10 @@ static long python_given_take(u32 nr, struct python_take *w)
 {
 	struct rows *r = w->r;
 	struct python_objects *o = &r->objects;
-	s64 tokens = python_given_to(w->c, o, python_item(o, nr)), since;
+	u64 object = python_item(o, nr);
+	s64 tokens = python_given_to(w->c, o, object), since;
 
+	python_request_at(r, nr)->over = python_is(o, python_member(w->c, o, object, PYTHON_OVER), PYTHON_TYPE_IS_HEAP);
 	since = tokens < 0 ? PYTHON_NO_INT : python_given_since(o, python_step_part(r, nr)->sequence, tokens);
 	if (since < 0 || since >= ROW_PART_UNKNOWN) {
 		o->gave = 0;
@@ -282,7 +289,7 @@ static long python_over_take(u32 nr, struct python_take *w)
 	struct rows *r = w->r;
 	struct python_objects *o = &r->objects;
 
-	if (!python_is(o, python_member(w->c, o, python_item(o, nr), PYTHON_OVER), PYTHON_TYPE_IS_HEAP))
+	if (!python_request_at(r, nr)->over)
 		return 0;
 	o->sequence = python_step_part(r, nr)->sequence;
 	o->found = 0;
@@ -300,9 +307,7 @@ __noinline int python_batch_over(struct thread *t)
 
 	if (!t || !t->step.n_parts || !python_take_begin(t, &w, t->python_key) || !w.c->batch.results)
 		return 0;
-	python_objects_begin(&w.r->objects);
-	if (python_list_begin(&w.r->objects, w.r->objects.list))
-		bpf_loop(t->step.n_parts, python_over_take, &w, 0);
+	bpf_loop(t->step.n_parts, python_over_take, &w, 0);
 	return 0;
 }
 
