@@ -371,7 +371,7 @@ __noinline int python_value_take(struct thread *t, struct call_vals *to, u64 fra
 	return 0;
 }
 
-#define SCHEDULER_SETTINGS (1u << SCHEDULER_SLOTS | 1u << SCHEDULER_TOKENS_MAX | 1u << SCHEDULER_KV_BLOCKS | 1u << SCHEDULER_KV_TOKENS)
+#define SCHEDULER_SETTINGS (1u << SCHEDULER_SLOTS | 1u << SCHEDULER_TOKENS_MAX | 1u << SCHEDULER_KV_BLOCKS | 1u << SCHEDULER_AHEAD)
 #define SCHEDULER_KEPT 256 /* steps for which these are believed */
 
 /* The thread calls the function that has the batch of its step in flight: reads what the scheduler says of itself. Of the KV cache

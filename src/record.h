@@ -299,9 +299,9 @@ enum scheduler_value {
 	SCHEDULER_RUNNING,     /* requests that have a slot ... */
 	SCHEDULER_SLOTS,       /* ... and how many slots there are */
 	SCHEDULER_TOKENS_MAX,  /* of a step */
-	SCHEDULER_KV_FREE,     /* blocks of the KV cache: that are free, ... */
-	SCHEDULER_KV_BLOCKS,   /* ... in all, ... */
-	SCHEDULER_KV_TOKENS,   /* ... and how many tokens one has room for */
+	SCHEDULER_KV_FREE,     /* blocks of the KV cache: that are free ... */
+	SCHEDULER_KV_BLOCKS,   /* ... and in all */
+	SCHEDULER_AHEAD,       /* not 0: it has made the next step's batch already */
 	SCHEDULER_FULL,        /* not 0: the KV cache had no room for a request */
 	SCHEDULER_VALUES, /* a power of two */
 };

@@ -23,7 +23,7 @@ const char *const scheduler_keys[SCHEDULER_VALUES] = {
 	[SCHEDULER_TOKENS_MAX] = "tokens_max",
 	[SCHEDULER_KV_FREE] = "kv_free",
 	[SCHEDULER_KV_BLOCKS] = "kv_blocks",
-	[SCHEDULER_KV_TOKENS] = "kv_block_tokens",
+	[SCHEDULER_AHEAD] = "ahead",
 	[SCHEDULER_FULL] = "full",
 };
 

@@ -128,19 +128,24 @@ static uint64_t said_or(const struct step_seen *s, enum scheduler_value value, u
 	return s->scheduler[value] ? s->scheduler[value] - 1 : unknown;
 }
 
-/* Why a scheduler that tells how many tokens a step may have let no other request in. */
-static int refusal_of(const struct step_seen *s, uint64_t max)
-{
-	uint64_t room = said_or(s, SCHEDULER_KV_FREE, UINT32_MAX) * said_or(s, SCHEDULER_KV_TOKENS, 1);
+#define REFUSED_LATER (REFUSALS + 1) /* the next step tells why */
 
-	if (said_or(s, SCHEDULER_RUNNING, 0) >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
-		return REFUSED_SLOT;
+/* Why a scheduler that tells how many tokens a step may have let no other request in: of `s`, the step with its batch. What is left is
+ * that the KV cache has no room: which blocks a request needs, and which of those that are free it has already, is not known. */
+static int refusal_of_batch(const struct step_seen *s)
+{
 	if (said_or(s, SCHEDULER_FULL, 0))
 		return REFUSED_KV;
-	if (s->tokens >= max)
+	if (s->tokens >= said_or(s, SCHEDULER_TOKENS_MAX, UINT64_MAX))
 		return REFUSED_TOKENS;
-	/* a step's tokens would not fit, so that a prompt, or its next part, may not */
-	return room < max ? REFUSED_KV : REFUSALS;
+	return s->tokens && (s->scheduler[SCHEDULER_KV_FREE] || s->scheduler[SCHEDULER_FULL]) ? REFUSED_KV : REFUSALS;
+}
+
+static int refusal_of(const struct step_seen *s)
+{
+	if (said_or(s, SCHEDULER_RUNNING, 0) >= said_or(s, SCHEDULER_SLOTS, UINT64_MAX))
+		return REFUSED_SLOT;
+	return said_or(s, SCHEDULER_AHEAD, 0) ? REFUSED_LATER : refusal_of_batch(s);
 }
 
 /* The same of one that tells only whether it is full, and computes prompts apart: in a batch without prompts it has let nobody in, with those
@@ -154,11 +159,10 @@ static int refusal_of_full(const struct step_seen *s, bool prompts, uint64_t run
 
 void refusals_add(struct step_context *c, const struct step_seen *s)
 {
-	uint64_t max = said_or(s, SCHEDULER_TOKENS_MAX, 0), requests = (uint64_t)s->n_parts + s->parts_left, running;
+	uint64_t requests = (uint64_t)s->n_parts + s->parts_left, running;
 	/* a prompt may have one token */
 	bool prompts = s->tokens > requests || (s->n_parts && s->parts[0].position >= 0);
-	const struct refusals *before;
-	struct refusals *r;
+	struct refusals *before, *r;
 
 	if (!s->scheduler[SCHEDULER_WAITING] && !c->refusals)
 		return;
@@ -169,9 +173,11 @@ void refusals_add(struct step_context *c, const struct step_seen *s)
 	*r = (struct refusals){ .at = s->start, .why = REFUSALS, .running = said_or(s, SCHEDULER_RUNNING, 0) + (prompts ? requests : 0) };
 	running = before && !prompts ? before->running : r->running;
 	if (said_or(s, SCHEDULER_WAITING, 0))
-		r->why = max ? refusal_of(s, max) : refusal_of_full(s, prompts, running);
+		r->why = s->scheduler[SCHEDULER_TOKENS_MAX] ? refusal_of(s) : refusal_of_full(s, prompts, running);
 	if (!before)
 		return;
+	if (before->why == REFUSED_LATER)
+		before->why = refusal_of_batch(s);
 	memcpy(r->ns, before->ns, sizeof(r->ns));
 	if (before->why < REFUSALS && r->at > before->at)
 		r->ns[before->why] += r->at - before->at;

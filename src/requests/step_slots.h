@@ -48,7 +48,7 @@ struct refusals {
 	uint64_t at;
 	uint64_t ns[REFUSALS]; /* so far */
 	uint64_t running;      /* from then on, those included whose prompts the step computes */
-	int why;	       /* enum refusal; REFUSALS: for no reason that is known */
+	int why;	       /* enum refusal; REFUSALS or above: for no reason that is known, or not yet */
 };
 
 #define REFUSALS_MAX 4096 /* steps; of a request that arrived before all of these, the rest is not known */

@@ -64,7 +64,7 @@ SHAPE(TOKEN, scheduler_slots, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_tokens_max, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_kv_free, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_kv_blocks, COUNT, OPTIONAL, NEXT)
-SHAPE(TOKEN, scheduler_kv_block_tokens, COUNT, OPTIONAL, NEXT)
+SHAPE(TOKEN, scheduler_ahead, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_full, COUNT, OPTIONAL, "what the engine's [scheduler](engines.md#scheduler) says of itself once it has chosen the batch: requests that "
 	"wait, requests that have a slot, and how many slots there are; how many tokens a step may have; blocks of the KV cache that are free, and in all, and "
 	"how many tokens one has room for; above 0: the KV cache had no room for a request")

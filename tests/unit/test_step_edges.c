@@ -772,9 +772,7 @@ TEST(test_refused)
 	OWN(12, 13, { 1, -1, 1, 1 });
 	say(1, 1, 2);
 	OWN(14, 15, { 1, -1, 8, 1 });
-	said[SCHEDULER_KV_FREE] = 1 + 1;
-	said[SCHEDULER_KV_TOKENS] = 1 + 4;
-	OWN(17, 18, { 1, -1, 1, 1 });
+	OWN(17, 18, { 1, -1, 1, 1 }); /* of the cache it says nothing */
 	said[SCHEDULER_KV_FREE] = 1 + 100;
 	OWN(18, 19, { 1, -1, 1, 1 });
 	arrives(115, 195, 2);
@@ -783,7 +781,34 @@ TEST(test_refused)
 	assert_int_equal(got[1].r.arrived, 115);
 	assert_int_equal(got[1].r.refused[REFUSED_SLOT], 20);
 	assert_int_equal(got[1].r.refused[REFUSED_TOKENS], 30);
-	assert_int_equal(got[1].r.refused[REFUSED_KV], 10);
+	assert_int_equal(got[1].r.refused[REFUSED_KV], 20);
+	memset(said, 0, sizeof(said));
+}
+
+/* Of one that has made the next step's batch already: that one tells. */
+TEST(test_refused_ahead)
+{
+	begin();
+	memset(said, 0, sizeof(said));
+	said[SCHEDULER_AHEAD] = 1 + 1;
+	said[SCHEDULER_TOKENS_MAX] = 1 + 8;
+	said[SCHEDULER_KV_FREE] = 1 + 100;
+	say(0, 1, 2);
+	OWN(10, 11, { 1, 0, 4, 1 });
+	say(1, 1, 2);
+	OWN(12, 13, { 1, -1, 1, 1 });
+	OWN(14, 15, { 1, -1, 8, 1 });
+	said[SCHEDULER_FULL] = 1 + 1;
+	OWN(17, 18, { 1, -1, 1, 1 });
+	said[SCHEDULER_FULL] = 1;
+	say(1, 2, 2);
+	OWN(18, 19, { 1, -1, 1, 1 });
+	arrives(115, 195, 2);
+	OWN(22, 23, { 2, 0, 3, 1 });
+	end();
+	assert_int_equal(got[1].r.refused[REFUSED_TOKENS], 20); /* in the third step, of which the second one's numbers are */
+	assert_int_equal(got[1].r.refused[REFUSED_KV], 40);
+	assert_int_equal(got[1].r.refused[REFUSED_SLOT], 40);
 	memset(said, 0, sizeof(said));
 }
 
