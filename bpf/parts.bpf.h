@@ -10,7 +10,8 @@
 
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
-	u64 same, rows, ids; /* of a batch that is a list of Python objects: PYTHON_SAME, and how many tokens and requests it has */
+	u64 same, rows, ids; /* of a batch that is a list of Python objects: PYTHON_SAME, and how many tokens and requests it has ... */
+	u32 scheduler[SCHEDULER_VALUES]; /* ... and what the scheduler said as it was begun */
 	struct row_part part[STEP_PARTS_MAX];
 };
 

@@ -260,10 +260,12 @@ __noinline int python_batch_results(struct thread *t, u64 frame)
 		return 0;
 	python_batch_none(t->step.vals);
 	t->step.n_parts = t->step.parts_left = 0;
+	__builtin_memset(t->step.scheduler, 0, sizeof(t->step.scheduler));
 	python_list_begin(o, o->list);
 	if (!python_queue_take(r, python_member(w.c, o, python_variable(o, w.c->batch.results), PYTHON_SAME)))
 		return 1;
 	step = parts_of(r, PARTS_STEP);
+	__builtin_memcpy(t->step.scheduler, step->scheduler, sizeof(step->scheduler));
 	t->step.vals[0] = t->step.vals[1 + ROW_READ] = step->rows;
 	if (step->rows == PYTHON_BATCH_UNREAD)
 		return 1;
@@ -361,6 +363,15 @@ static __always_inline void python_results_over(struct thread *t, bool open)
 		python_queue_drop();
 }
 
+/* What the scheduler says belongs to the batch that it has just begun. */
+static __always_inline void python_queue_scheduler(struct thread *t)
+{
+	struct rows *r = bpf_task_storage_get(&rows, bpf_get_current_task_btf(), 0, 0);
+
+	if (r)
+		__builtin_memcpy(parts_of(r, r->queued > 1 ? PARTS_FRESH : PARTS_QUEUED)->scheduler, t->step.scheduler, sizeof(t->step.scheduler));
+}
+
 /* A step is in flight, and this is one of its calls. */
 static __always_inline bool python_pair_goes_on(struct thread *t, const struct python_call *call)
 {
@@ -383,6 +394,7 @@ static __always_inline void python_pair_called(struct thread *t, const struct pr
 		python_batch_begin(t, p, call->frame);
 		python_batch_queue(t);
 		python_scheduler_take(t, call->frame);
+		python_queue_scheduler(t);
 	}
 }
 

@@ -26,7 +26,10 @@ class Scheduler:
             setattr(self, f"setting_{i}", i)
 
     def handle_generate_request(self, recv_req):
-        self.reqs[recv_req.rid] = Req(recv_req.rid, self.newer)
+        self._add_request_to_queue(Req(recv_req.rid, self.newer))
+
+    def _add_request_to_queue(self, req):
+        self.reqs[req.rid] = req
 
     def get_next_batch_to_run(self, unknown=False):
         """unknown: the results of the last batch are, so that it does not know which requests are over."""
