@@ -50,6 +50,7 @@ def main(path, trace, profile, out, near=NEAR_NS):
             if request in call["given"]:
                 t.setdefault("ttft", call["end"] - t["begin"])
                 t["output"] += call["given"][request]
+        diff.equal(f"step {i}: wait", step["args"].get("scheduler", {}).get("waiting"), call["waiting"])
         check_rows(diff, f"step {i}", step["args"], {"total": sum(call["tokens"].values()), "tokens": call["tokens"]}, ids, sum(call["given"].values()))
     diff.equal("requests", sorted(ids.values(), key=str), sorted(tokens))
     off = [check_request(diff, r, tokens, known_of(r["shape"]["request_id"], known, tokens)) for r in requests

@@ -52,7 +52,9 @@ class Scheduler:
                     r.is_chunked += 1
         else:
             batch.extend_num_tokens = 12345  # of an earlier batch
-        batch.rows = {"tokens": {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}, "again": step.get("again", {})}
+        self.waiting_queue = [None] * (len(self.log) % 7)
+        batch.rows = {"tokens": {r.rid: step["tokens"].get(r.rid, 1) for r in reqs}, "again": step.get("again", {}),
+                      "waiting": len(self.waiting_queue)}
         return batch
 
     def run_batch(self, batch):
