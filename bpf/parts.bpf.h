@@ -71,6 +71,7 @@ struct python_objects {
 	u64 alive_at; /* the entry after the one that was found last: requests are in about the same order everywhere */
 	u64 next;     /* likewise, the request of the batch, or of the one before it */
 	u64 variables;	    /* address of those of the function with the batch */
+	u64 first_new;	    /* requests with this number, or a higher one, are first seen in this batch */
 	s64 total;	    /* of the batch's tokens, as the engine says */
 	u64 gave;	    /* which tokens the step gave is known */
 	/* the stack has no room for these: words just read; of a request, the hash of its id, its number, and when it arrived */

@@ -275,7 +275,9 @@ static long python_resumed_place(u32 nr, struct python_take *w)
 	if (!o->lengths && at->position)
 		return 0;
 	computed = python_int(w->c, o, python_near(o, o->positions + 8ull * nr));
-	if (computed >= 0)
+	if (at->sequence >= o->first_new) /* it began before the recording */
+		at->position = -1;
+	else if (computed >= 0)
 		at->position = computed;
 	return 0;
 }
@@ -341,6 +343,7 @@ __noinline int python_batch_begin(struct thread *t, const struct probe *p, u64 f
 	python_objects_begin(o);
 	o->variables = frame + w.c->frame_locals;
 	o->next = 0;
+	o->first_new = READ_ONCE(n_python_ids) + 1;
 	o->total = python_int(w.c, o, python_member(w.c, o, python_variable(o, w.c->batch.batch), PYTHON_TOTAL));
 	return 0;
 }
