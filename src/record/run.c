@@ -516,7 +516,7 @@ static void record_tell_steps(const struct windows *w)
 		log_info("no steps: the preset %s finds none here: --py-step FUNCTION or -u LIB:FUNCTION@step makes some%s%s", engine->name,
 			engine->advice ? "; " : "", engine->advice ?: "");
 	else if (wanted)
-		log_info("no engine found, so there are no steps: none of the libraries that inftrace engines lists is in use; "
+		log_info("no engine found so far, so there are no steps: none of the libraries that inftrace engines lists is in use; "
 			 "--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step makes some");
 }
 

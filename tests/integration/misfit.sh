@@ -193,7 +193,7 @@ test_several() {
 
 # Without an engine, or without a step: said while it goes on, and at the end.
 test_no_steps() {
-	local none='no engine found, so there are no steps: .*--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step'
+	local none='no engine found so far, so there are no steps: .*--engine FILE, --py-step FUNCTION or -u LIB:FUNCTION@step'
 	spawn pid sleep infinity
 	PRESET=auto record none -o "$TMP/none.json" -p "$pid"
 	check "no engine: said while it goes on" wait_until 60 grep -q "$none" "$TMP/none.err"
