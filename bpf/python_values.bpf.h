@@ -213,7 +213,8 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 		keys = python_attributes_again(e);
 		if (keys)
 			python_attribute_find(&l, keys);
-		e->o->object = e->o->found;
+		if (h->how != PYTHON_HOP_IF_ANY || e->o->found)
+			e->o->object = e->o->found;
 	}
 	return !e->o->object;
 }

@@ -493,6 +493,7 @@ enum python_hop_how {
 	PYTHON_HOP_ITEM, /* of a list or a tuple */
 	PYTHON_HOP_KEY,	 /* of a dict: a string */
 	PYTHON_HOP_LOCAL, /* an argument by its index: 0 is self */
+	PYTHON_HOP_IF_ANY, /* an attribute if the object has it, else the object itself */
 };
 
 struct python_hop {

@@ -183,7 +183,12 @@ static const char *hop_parse(struct python_value *v, const char *text, const cha
 		return NULL;
 	if (first == '.') {
 		h->how = v->n == 1 ? PYTHON_HOP_VARIABLE : PYTHON_HOP_ATTRIBUTE;
-		return isdigit((unsigned char)*text) || set_text(&h->name, &h->len, text, len, ret_why) ? NULL : text + len;
+		if (isdigit((unsigned char)*text) || set_text(&h->name, &h->len, text, len, ret_why))
+			return NULL;
+		if (v->n == 1 || text[len] != '?')
+			return text + len;
+		h->how = PYTHON_HOP_IF_ANY;
+		return text + len + 1;
 	}
 	*ret_why = "in brackets is a number, or a string without backslashes";
 	quote = *text;

@@ -59,8 +59,15 @@ def number():
     return random.choice(NUMBERS + [random.getrandbits(random.randrange(1, 60))])
 
 
+class Heap:
+    def __init__(self, n):
+        self.kept = list(range(n))
+
+
 def sized():
     n = random.choice([0, 1, 2, 5, 100])
+    if random.random() < 0.1:
+        return Heap(n)
     return random.choice([list, tuple, set, frozenset, collections.deque, bytes, bytearray])(bytes(range(n))) if random.random() < 0.6 else \
         random.choice([set_of_mine(range(n)), Derived(range(n)), Named(), {i: i for i in range(n)}, "x" * n, "\u20ac" * n, dict.fromkeys(range(n)), collections.OrderedDict.fromkeys(range(n))])
 
@@ -88,6 +95,7 @@ def request():
 
 # what Python finds, as far as a recorder is to
 def found(text, variables):
+    text = re.sub(r"([\w.]+)\.(\w+)\?", r"getattr(\1, '\2', \1)", text)
     try:
         value = eval(text, {}, variables)
         compared = re.match(r"(.*) [=!<>]+ ", text)

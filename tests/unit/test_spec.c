@@ -536,6 +536,7 @@ TABLE_TEST(test_python_values)
 		{ "ids", { .n = 1, .as = PYTHON_AS_NUMBER }, "ids" },
 		{ " a_1.b2 ", { .n = 2, .as = PYTHON_AS_NUMBER }, "b2" },
 		{ "len(a.b)", { .n = 2, .as = PYTHON_AS_LENGTH }, "b" },
+		{ "len(a.b.c?)", { .n = 3, .as = PYTHON_AS_LENGTH }, "c" },
 		{ "len(a) >= 3", { .n = 1, .as = PYTHON_AS_LENGTH, .when = WHEN_GT, .than = 2 }, "a" },
 		{ "str(a['k,=]'])", { .n = 2, .as = PYTHON_AS_STRING }, "k,=]" },
 		{ "a[\"it's\"]", { .n = 2, .as = PYTHON_AS_NUMBER }, "it's" },
@@ -568,6 +569,7 @@ TABLE_TEST(test_python_values)
 		assert_int_equal(v->index, want->index);
 		assert_int_equal(v->hops[0].how, PYTHON_HOP_VARIABLE);
 		assert_string_equal(v->hops[v->n - 1].name.text, cases[i].last);
+		assert_int_equal(v->hops[v->n - 1].how == PYTHON_HOP_IF_ANY, strchr(cases[i].expr, '?') != NULL);
 		assert_int_equal(s->args[0].is_string, want->as == PYTHON_AS_STRING);
 		probe_table_free(&pt);
 		memset(&pt, 0, sizeof(pt));
