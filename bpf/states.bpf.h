@@ -197,8 +197,11 @@ __weak __noinline u64 came_onto_cpu(u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct wait_log_heads *heads = bpf_map_lookup_elem(&wait_log_heads, &cpu);
-	u64 came = last_arrival(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 came = last_arrival(task);
 
+	if (heads && heads->switch_ns && heads->switched_to == (u32)task->pid) /* it was reported, but did not reach the thread's storage */
+		return heads->switch_ns;
 	if (!heads || !heads->clock_off || !came)
 		return 0;
 	came += heads->clock_off;

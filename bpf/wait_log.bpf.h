@@ -275,6 +275,7 @@ static __noinline void ran_unreported(u32 cpu, struct wait_log_heads *heads, str
 	if (emits(REC_ON_CPU) && cfg.all_cpus && r->tid && from > stats.start_ns)
 		on_cpu_emit(r->tgid, r->tid, heads->switch_ns, from, 0);
 	heads->switch_ns = from;
+	heads->switched_to = prev->pid;
 	ran_is(after, prev);
 	smp_wmb();
 	WRITE_ONCE(heads->ran, heads->ran + 1);
@@ -313,6 +314,7 @@ static __always_inline void ran_switch(struct thread *out, struct task_struct *p
 	if (!r || !after)
 		return;
 	heads->switch_ns = now;
+	heads->switched_to = next->pid;
 	if (!cfg.steps) { /* then nobody asks who ran: all entries are one */
 		r->tid = next->pid;
 		return;

@@ -82,7 +82,8 @@ struct wait_log_heads {
 	u64 place;     /* see on_task_stack() */
 	u64 switch_ns; /* when the CPU last switched; 0: unknown */
 	u64 clock_off; /* CLOCK_BOOTTIME minus the clock of its run queue; 0: unknown */
-	u64 pad[3];    /* a cache line for each CPU */
+	u64 switched_to; /* the tid of the task that came onto it then */
+	u64 pad[2];    /* a cache line for each CPU */
 };
 
 _Static_assert(sizeof(struct ran) == 48 && sizeof(struct wake) == 24, "no padding");
