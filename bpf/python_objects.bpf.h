@@ -64,7 +64,7 @@ __noinline u64 python_line_read(struct python_objects *o, u64 line)
 	return i;
 }
 
-/* A word of an object; 0 if it cannot be read. Inlined as far as it is in a line: a call costs more than that. */
+/* A word of an object, at a multiple of 8; 0 if it cannot be read. Inlined as far as it is in a line: a call costs more than that. */
 static __always_inline u64 python_near(struct python_objects *o, u64 address)
 {
 	u64 line = address / PYTHON_LINE, i = python_line_place(line);

@@ -189,9 +189,9 @@ struct {
 } wait_log_heads __weak SEC(".maps");
 
 /*
- * When the running thread came onto this CPU, by the scheduler's own account; 0: unknown. For switches that were not reported: a
- * kernel may not run programs on behalf of a task that it protects, so that task's leaving is not seen. The next thread's states
- * and the log both ask here, so that they agree.
+ * When the running thread came onto this CPU; 0: unknown. Where the switch was reported, but did not reach the thread's storage, the
+ * log has it. Else by the scheduler's own account: a kernel may not run programs on behalf of a task that it protects, so that
+ * task's leaving is not seen. The next thread's states and the log both ask here, so that they agree.
  */
 __weak __noinline u64 came_onto_cpu(u64 now)
 {
@@ -200,7 +200,7 @@ __weak __noinline u64 came_onto_cpu(u64 now)
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 came = last_arrival(task);
 
-	if (heads && heads->switch_ns && heads->switched_to == (u32)task->pid) /* it was reported, but did not reach the thread's storage */
+	if (heads && heads->switch_ns && heads->switched_to == (u32)task->pid)
 		return heads->switch_ns;
 	if (!heads || !heads->clock_off || !came)
 		return 0;

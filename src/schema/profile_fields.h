@@ -66,8 +66,8 @@ SHAPE(TOKEN, scheduler_kv_free, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_kv_blocks, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_ahead, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, scheduler_full, COUNT, OPTIONAL, "what the engine's [scheduler](engines.md#scheduler) says of itself once it has chosen the batch: requests that "
-	"wait, requests that have a slot, and how many slots there are; how many tokens a step may have; blocks of the KV cache that are free, and in all, and "
-	"how many tokens one has room for; above 0: the KV cache had no room for a request")
+	"wait, requests that have a slot, and how many slots there are; how many tokens a step may have; blocks of the KV cache that are free, and in all; "
+	"above 0: it has made the next step's batch already; above 0: the KV cache had no room for a request")
 SHAPE(TOKEN, prompt_tokens, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, decode_tokens, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN, recomputed_tokens, COUNT, OPTIONAL, "how many of `rows` are prompt tokens, how many are generated tokens or drafts, and how many were computed "
