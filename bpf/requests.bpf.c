@@ -107,6 +107,12 @@ static __always_inline bool is_header(const struct transfer *x)
 	return is_answer(x->head) && x->tail >> 32 == TEXT4('\r', '\n', '\r', '\n');
 }
 
+/* Whether the header says with its last field that the answer comes in chunks: "Transfer-Encoding: chunked". */
+static __always_inline bool is_header_of_chunks(const struct transfer *x)
+{
+	return is_header(x) && (u32)x->tail == TEXT4('n', 'k', 'e', 'd');
+}
+
 /* The last chunk, which is empty (RFC 9112, 7.1). */
 static __always_inline bool is_last_chunk(const struct transfer *x)
 {
@@ -346,12 +352,15 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 	last = r->h.start_ns + r->h.dur_ns;
 	if (!r->first_byte_ns)
 		r->first_byte_ns = x->to;
+	if (!r->chunks && is_header_of_chunks(x))
+		r->h.flags |= REQUEST_F_HEADER_ONLY;
 	if (!is_header(x) && !(x->bytes == 5 && is_last_chunk(x)) &&
 		(!r->chunks || x->from - last >= BURST_NS)) {
 		if (r->chunks++) {
 			gap_add(r, x->to - r->last_chunk_ns);
 		} else {
 			r->first_chunk_ns = x->to;
+			r->h.flags &= ~REQUEST_F_HEADER_ONLY;
 			request_answered(r, x);
 		}
 		r->last_chunk_ns = x->to;

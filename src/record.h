@@ -114,6 +114,7 @@ enum sys_class {
 #define IRQ_F_VECTOR 0x08         /* enum irq_vector */
 #define REQUEST_F_END_UNSEEN 0x04 /* its end was not seen */
 #define REQUEST_F_FAILED 0x08     /* the answer could not be written: the client had closed the connection */
+#define REQUEST_F_HEADER_ONLY 0x10 /* of the answer only the header was written, which says that parts follow */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */

@@ -71,7 +71,7 @@ static int requests_left(int connections_fd, record_cb cb, void *arg)
 	for (uint32_t i = 0; (!err || err == -ENOENT) && i < n; i++) {
 		struct rec_request *r = (struct rec_request *)(values + (size_t)i * info.value_size);
 
-		r->h.flags |= r->writes ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
+		r->h.flags |= r->writes && !(r->h.flags & REQUEST_F_HEADER_ONLY) ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
 		if (r->reads)
 			cb(&r->h, sizeof(*r), arg);
 	}

@@ -700,7 +700,7 @@ static void trigger_take_gap(struct trigger_set *set, const struct rec_gap *r)
 
 static void trigger_take_request(struct trigger_set *set, const struct rec_request *r)
 {
-	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
+	uint64_t answer = r->first_chunk_ns || r->h.flags & REQUEST_F_HEADER_ONLY ? r->first_chunk_ns : r->first_byte_ns;
 	uint64_t end = answer ? answer : r->h.start_ns + r->h.dur_ns;
 	uint64_t ns = end > r->h.start_ns ? end - r->h.start_ns : 0;
 	char spent[TIME_TEXT_MAX];

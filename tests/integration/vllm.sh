@@ -172,6 +172,9 @@ test_now() {
 	check "now: why" "$INFTRACE" why --engine "$TOP/engines/vllm.json" -p "$SERVER"
 	cp "$TMP/check.out" "$TMP/why"
 	check "now: it says who waits in the engine" grep -qE '^    its scheduler, at last: [1-9][0-9]* wait, [0-3] of 3 slots taken' "$TMP/why"
+	check "now: and how many have no answer, all of which have its header" awk '
+		/have no answer yet/ { unanswered = $1 } /^    its scheduler, at last: / { waiting = $5 }
+		END { print unanswered, waiting; exit 2 * unanswered < waiting }' "$TMP/why"
 	timeout 60 "$INFTRACE" top -n 5 -d 1 --engine "$TOP/engines/vllm.json" -p "$SERVER" >"$TMP/top" 2>/dev/null || true
 	check "now: so does top" grep -qE 'scheduler: [1-9][0-9]* wait, [0-3] of 3 slots taken, ([0-9]|1[01]) of 11 blocks of the KV cache free' "$TMP/top"
 	kill "$BG" "$SERVER"

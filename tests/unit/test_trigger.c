@@ -271,6 +271,9 @@ TEST_WITH(test_socket, begin_test, end_test)
 	hit(&r.h, "ttft>2s: a request on descriptor 7 of pid 5000000 had its first answer after 2000.0 ms", 2 * SEC + 1);
 	r.first_chunk_ns = 0;
 	no_hit(&r.h);
+	r.h.flags = REQUEST_F_HEADER_ONLY;
+	hit(&r.h, "ttft>2s: a request on descriptor 7 of pid 5000000 had no answer after 60.00 s", 60 * SEC);
+	r.h.flags = 0;
 	r.first_byte_ns = 0;
 	hit(&r.h, "ttft>2s: a request on descriptor 7 of pid 5000000 had no answer after 60.00 s", 60 * SEC);
 	/* hostile */
