@@ -23,6 +23,7 @@ struct frame_walk {
 	struct thread *t;
 	u64 sp;
 	u32 id, found;
+	u32 ip;
 };
 
 /* Whether the innermost function was left without a return: its entry is below the stack now. */
@@ -33,14 +34,11 @@ static __always_inline bool frame_is_stale(struct thread *t, u64 sp)
 	return depth && depth <= FRAMES_MAX && frame_at(t, depth - 1)->sp < sp;
 }
 
-static long frame_drop(u32 i, struct frame_walk *w)
+/* Drops the innermost function. Returns 0. */
+static __always_inline long frame_pop_stale(struct thread *t)
 {
-	struct thread *t = w->t;
-	struct frame *f;
+	struct frame *f = frame_at(t, --t->depth);
 
-	if (!frame_is_stale(t, w->sp))
-		return 1;
-	f = frame_at(t, --t->depth);
 	t->role = f->prev_role;
 	if (f->step)
 		t->in_step = 0;
@@ -48,6 +46,11 @@ static long frame_drop(u32 i, struct frame_walk *w)
 		t->op.probe = 0; /* left together with it */
 	__sync_fetch_and_add(&stats.frames_stale, 1);
 	return 0;
+}
+
+static long frame_drop(u32 i, struct frame_walk *w)
+{
+	return frame_is_stale(w->t, w->sp) ? frame_pop_stale(w->t) : 1;
 }
 
 __noinline int frames_drop_stale(struct thread *t, u64 sp)
@@ -84,6 +87,48 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 	if (t && !frame_match(0, &w))
 		bpf_loop(FRAMES_MAX, frame_match, &w, 0);
 	return w.found;
+}
+
+static long python_span_match(u32 i, struct frame_walk *w)
+{
+	u32 depth = w->t->depth - i;
+	struct frame *f;
+
+	if (depth == 0 || depth > FRAMES_MAX)
+		return 1;
+	f = frame_at(w->t, depth - 1);
+	if (f->probe == w->id && (w->sp ? f->sp == w->sp : f->ip == w->ip))
+		w->found = depth;
+	return w->found != 0;
+}
+
+static long python_span_drop(u32 i, struct frame_walk *w)
+{
+	struct thread *t = w->t;
+	struct frame *f;
+
+	if (t->depth <= w->found || t->depth > FRAMES_MAX)
+		return 1;
+	f = frame_at(t, t->depth - 1);
+	return f->ip == w->ip || f->step ? 1 : frame_pop_stale(t); /* a step that is two functions goes on */
+}
+
+/*
+ * Finds the slice of a Python function by its frame, or, if sp is not 0, by the stack pointer: functions that one call of the interpreter
+ * runs have the same one. Drops those whose end was not seen. Returns its stack pointer; 0: there is none.
+ */
+__noinline u64 python_span_end(struct thread *t, u32 id, u64 sp, u32 ip)
+{
+	struct frame_walk w = { .t = t, .sp = sp, .id = id, .ip = ip };
+
+	if (!t || !t->depth)
+		return 0;
+	bpf_loop(FRAMES_MAX, python_span_match, &w, 0);
+	if (!w.found)
+		return 0;
+	w.ip = frame_at(t, w.found - 1)->ip;
+	bpf_loop(FRAMES_MAX, python_span_drop, &w, 0);
+	return frame_at(t, w.found - 1)->sp;
 }
 
 /* Whether the comparison before this place found its operands equal. */
@@ -153,11 +198,11 @@ static __always_inline void frame_fill(
 		f->vals[i] = c->vals[i];
 }
 
+/* ip: struct frame's. */
 static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
-	const struct probe *p, u32 id, u64 now, const struct call_vals *c, struct rows *r)
+	const struct probe *p, u32 id, u64 now, const struct call_vals *c, struct rows *r, u32 ip)
 {
 	u64 sp = PT_REGS_SP(ctx);
-	u32 ip = ip_of(ctx);
 	struct strings *s = NULL;
 	u32 slot = t->depth;
 	struct frame *f;
@@ -165,7 +210,10 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	frames_drop_stale(t, sp);
 	/* A frame at the same place belongs to a tail call; one of the same function was left, unless
 	 * it is in a chain of tail calls, or has branched back to its start. */
-	if (frame_find(t, sp, id)) {
+	if (p->python && p->role != ROLE_STEP) {
+		if (python_span_end(t, id, 0, ip)) /* the end of the one before it in this frame was not seen */
+			frame_pop_stale(t);
+	} else if (frame_find(t, sp, id)) {
 		if (!entered_by_jump(ctx))
 			frames_drop_stale(t, sp + 1);
 		else if (frame_at(t, t->depth - 1)->ip == ip)
@@ -184,6 +232,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	t->ret_sp = 0;
 	f = frame_at(t, t->depth);
 	frame_fill(f, ctx, p, id, c);
+	f->ip = ip;
 	f->start = now;
 	f->prev_role = t->role;
 	f->slot = slot;
@@ -496,7 +545,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 	if (p->flags & PROBE_F_INSTANT)
 		instant_enter(t, task, p, &c, w);
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(ctx, t, task, p, id, c.now, &c, r);
+		frame_push(ctx, t, task, p, id, c.now, &c, r, ip_of(ctx));
 	thread_changed(t);
 	change_end(t);
 	if (p->flags & PROBE_F_GRAPH)
@@ -668,6 +717,20 @@ static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 	return base + (cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_EXIT_MAX) * 8;
 }
 
+/* The interpreter leaves a function. Returns the stack pointer of its slice; 0: it has none. */
+static __always_inline u64 python_span_leave(struct pt_regs *ctx, struct thread *t, u32 id, u64 cookie, u64 sp)
+{
+	const struct probe *p = bpf_map_lookup_elem(&probes, &id);
+	u32 key = t->python_span_key;
+	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &key);
+
+	if (!p || p->role == ROLE_STEP || !c || !t->depth)
+		return 0;
+	if (c->how == PYTHON_BY_CALL)
+		return python_span_end(t, id, sp, 0);
+	return python_span_end(t, id, 0, python_left(ctx, c, t->python_span_state, cookie));
+}
+
 /*
  * A place on a function's way out, see struct site_exit: does what a return probe would, and leaves the return address
  * alone. For Python functions it is a place in the interpreter.
@@ -678,6 +741,7 @@ int function_exit(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool open = enabled;
 	struct thread *t;
+	bool step = 0;
 	u64 cookie, sp;
 	u32 id;
 
@@ -688,20 +752,22 @@ int function_exit(struct pt_regs *ctx)
 	cookie = bpf_get_attach_cookie(ctx);
 	sp = exit_sp(ctx, cookie);
 	if (cookie & PROBE_COOKIE_PYTHON) {
-		if (!python_leave(ctx, t, id, cookie, sp))
+		step = python_leave(ctx, t, id, cookie, sp);
+		sp = step ? t->python_sp : python_span_leave(ctx, t, id, cookie, sp);
+		if (!sp)
 			goto out;
-		sp = t->python_sp;
-		python_results_over(t, open);
+		if (step)
+			python_results_over(t, open);
 	}
 	call_leave(ctx, task, t, open, sp, id);
-	if (cookie & PROBE_COOKIE_PYTHON && open)
+	if (step && open)
 		python_batch_over(t);
 out:
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }
 
-/* ---- steps that are calls of Python functions ---- */
+/* ---- steps and slices that are calls of Python functions ---- */
 
 /*
  * Returns whether a step begins with a call. Acts on what else it may be: batches count where whatever saw the step begin has seen
@@ -742,6 +808,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	const struct python_call *call, bool open)
 {
 	u32 id = call->id, before;
+	u64 key = t->python_key;
 	struct call_vals c = {};
 	struct rows *r = NULL;
 	struct probe *p;
@@ -758,21 +825,27 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 		python_pair_called(t, p, call, PT_REGS_SP(ctx), open);
 		return;
 	}
-	if (!pair && !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
-		return;
-	if (t->python_frame) /* the end of the previous one was not seen */
-		frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
-	t->python_frame = call->frame;
-	t->python_state = call->state;
-	t->python_sp = t->python_end_sp = PT_REGS_SP(ctx);
-	t->python_probe = id;
-	t->python_key = call->key;
+	if (call->what == PYTHON_IS_SPAN) {
+		t->python_span_state = call->state;
+		t->python_span_key = call->key;
+	} else {
+		if (!pair && !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
+			return;
+		if (t->python_frame) /* the end of the previous one was not seen */
+			frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
+		t->python_frame = call->frame;
+		t->python_state = call->state;
+		t->python_sp = t->python_end_sp = PT_REGS_SP(ctx);
+		t->python_probe = id;
+		key = call->key;
+	}
 	if (!p->hit)
 		p->hit = 1;
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	if (p->engine && !engine_called(t, p, (u64)w.tgid << 32 | w.tid, t->python_sp))
 		return;
+	t->python_key = call->key;
 	if (p->values) {
 		u32 n = python_values_begin(t, p, &c);
 
@@ -785,6 +858,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	} else if (p->rows) {
 		python_batch_none(c.vals);
 	}
+	t->python_key = key; /* of the step in flight */
 	if (!open) {
 		step_enter_closed(ctx, t, task, p, id, &c, r);
 		if (pair)
@@ -801,7 +875,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	fault_left(t);
 	if (t->op.probe && !t->depth) /* as in op_enter() */
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c.now, REC_F_OPEN_END);
-	frame_push(ctx, t, task, p, id, c.now, &c, r);
+	frame_push(ctx, t, task, p, id, c.now, &c, r, call->frame);
 	thread_changed(t);
 	change_end(t);
 	if (pair)

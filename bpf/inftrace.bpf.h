@@ -141,7 +141,7 @@ struct frame {
 	u16 slot; /* of its strings */
 	u8 flags; /* REC_F_* of its span */
 	u8 group; /* the barrier of a group */
-	u32 ip; /* low half: distinguishes two probes of one call from a tail call */
+	u32 ip; /* low half: distinguishes two probes of one call from a tail call. Of a Python function: of its frame's address */
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -314,6 +314,7 @@ struct thread {
 	u64 python_seen; /* the frame of the call that a probe has seen, of steps that are two functions */
 	u64 python_key; /* in python_calls */
 	u64 python_watched, python_previous; /* the same frame, if a watchpoint has seen it begin; the one that called it */
+	u64 python_span_state, python_span_key; /* as above, of the latest Python function that is a slice */
 	u64 work_seen_ns; /* see engine_called() */
 	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */

@@ -144,11 +144,16 @@ static __always_inline bool python_probe_call(struct pt_regs *ctx, u32 at, u32 i
 	return 1;
 }
 
+/* The frame of the function that the interpreter leaves; not with PYTHON_BY_CALL. */
+static __always_inline u64 python_left(struct pt_regs *ctx, const struct python_calls *c, u64 state, u64 cookie)
+{
+	return c->how == PYTHON_BY_STATE ? python_current(c, state) : reg_at(ctx, cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_REG_MAX);
+}
+
 /* The interpreter leaves a function. Returns whether it is the step in flight, which is over then. */
 static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, u32 id, u64 cookie, u64 sp)
 {
 	const struct python_calls *c;
-	u64 frame;
 	u32 key;
 
 	if (!t->python_frame || t->python_probe != id)
@@ -160,10 +165,8 @@ static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, 
 	if (c->how == PYTHON_BY_CALL) {
 		if (t->python_end_sp != sp)
 			return 0;
-	} else {
-		frame = c->how == PYTHON_BY_STATE ? python_current(c, t->python_state) : reg_at(ctx, cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_REG_MAX);
-		if (frame != t->python_frame)
-			return 0;
+	} else if (python_left(ctx, c, t->python_state, cookie) != t->python_frame) {
+		return 0;
 	}
 	python_note_left(t);
 	t->python_frame = 0;

@@ -298,6 +298,8 @@ static __always_inline u64 python_value_get(struct python_eval *e, const struct 
 
 	if (v->as == PYTHON_AS_STRING)
 		return object && python_is_plain(e->c, object) ? object + e->c->str_data : 0;
+	if (v->as == PYTHON_AS_TYPE)
+		return object ? python_near(e->o, python_near(e->o, object + PYTHON_TYPE) + PYTHON_TYPE_NAME) : 0;
 	if (!object)
 		return PYTHON_UNKNOWN;
 	if (v->as == PYTHON_AS_LENGTH) {
@@ -328,6 +330,8 @@ __noinline int python_values_begin(struct thread *t, const struct probe *p, stru
 		return 0;
 	python_objects_begin(&w.r->objects);
 	w.r->objects.request = w.r->objects.last = 0;
+	if (p->role != ROLE_STEP) /* the step that it is called in may have its batch there */
+		return all->n;
 	for (int i = 0; i < ROW_COLUMNS; i++)
 		w.r->array[i] = 0;
 	parts_of(w.r, PARTS_FRESH)->n = parts_of(w.r, PARTS_FRESH)->left = 0;

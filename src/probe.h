@@ -397,6 +397,7 @@ enum python_what {
 	PYTHON_HAS_ARRIVAL,
 	PYTHON_HAS_RESULTS, /* of a batch; its return ends the step, which the function with the batch has begun */
 	PYTHON_HAS_SENT,    /* a request that a server passes on to its engine: in a process without steps, which is not watched */
+	PYTHON_IS_SPAN,	    /* it is a slice, also within others */
 };
 #define PYTHON_WHATS 4 /* those before PYTHON_HAS_SENT; a power of two */
 
@@ -510,6 +511,7 @@ enum python_value_as {
 	PYTHON_AS_LENGTH, /* as len() */
 	PYTHON_AS_SIZE,	  /* of a dimension of a tensor or an array */
 	PYTHON_AS_STRING, /* the address of its text */
+	PYTHON_AS_TYPE,	  /* the address of the name of its type */
 	PYTHON_AS_NONE,	  /* 1: it is None; else 0 */
 	PYTHON_AS_REQUEST, /* nothing: it is the id of the step's request, a string or a number */
 };

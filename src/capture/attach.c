@@ -672,7 +672,7 @@ static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_
 	if (s->is_python && l.mapped) /* the reason was printed before */
 		return true;
 	if (s->is_python) {
-		log_warn("--py-step %s: no target runs Python 3 so far", name);
+		log_warn("%s %s: no target runs Python 3 so far", python_option(s->role), s->symbol);
 		return false;
 	}
 	snprintf(line, sizeof(line), "-u: %s has no %s %.255s%s%s", s->library, s->is_usdt ? "USDT probe" : "function",

@@ -61,22 +61,22 @@ struct watches {
 	int prog_fd; /* of python_watch; 0: it is not loaded yet; or a negative errno. Set by the loader */
 };
 
-static bool has_python(const struct probe_table *pt)
+/* Sets whether there are Python functions that are steps, and that are slices. */
+static void find_python(const struct probe_table *pt, bool *ret_steps, bool *ret_spans)
 {
-	for (size_t i = 0; pt && i < pt->n; i++) {
-		if (pt->specs[i].is_python)
-			return true;
-	}
-	return false;
+	*ret_steps = *ret_spans = false;
+	for (size_t i = 0; pt && i < pt->n; i++)
+		*(pt->specs[i].role == ROLE_STEP ? ret_steps : ret_spans) |= pt->specs[i].is_python;
 }
 
 void watches_configure(struct inftrace_bpf *k, const struct probe_table *probes, bool can)
 {
-	bool python = has_python(probes);
+	bool steps, spans;
 
-	bpf_program__set_autoload(k->progs.python_entry, python);
+	find_python(probes, &steps, &spans);
+	bpf_program__set_autoload(k->progs.python_entry, steps || spans);
 	bpf_program__set_autoload(k->progs.python_watch, false);
-	k->rodata->cfg.watch = python && can;
+	k->rodata->cfg.watch = steps && !spans && can; /* slices need the probes all the time */
 }
 
 int watches_new(struct inftrace_bpf *k, struct links *links, const struct probe_table *probes, struct watches **ret_watches)

@@ -20,6 +20,7 @@ enum {
 	OPT_RING_SIZE,
 	OPT_BUDGET,
 	OPT_PY_STEP,
+	OPT_PY_SPAN,
 };
 
 static const struct argp_option options[] = {
@@ -35,6 +36,9 @@ static const struct argp_option options[] = {
 		"each call of this Python function is a step: MODULE.CLASS.FUNCTION, or FILE:CLASS.FUNCTION, such as "
 		"generate.py:Model.forward (CPython 3.8 to 3.14 on x86_64), with arguments: 'generate.py:Model.forward(n_tokens=len(ids))'; "
 		"may be repeated",
+		1 },
+	{ "py-span", OPT_PY_SPAN, "NAME", 0,
+		"each call of this Python function is a slice, as of --py-step: 'module.py:Module._call_impl(name=type(self))'; may be repeated",
 		1 },
 	{ "budget", OPT_BUDGET, "SHARE", 0,
 		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off samples, barriers, operators, system "
@@ -85,6 +89,9 @@ static error_t target_parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_PY_STEP:
 		list_add_text(&o->py_steps, &o->n_py_steps, arg);
+		break;
+	case OPT_PY_SPAN:
+		list_add_text(&o->py_spans, &o->n_py_spans, arg);
 		break;
 	case OPT_BUDGET:
 		err = parse_share(arg, &o->budget);
@@ -152,6 +159,7 @@ void target_free(struct record_options *o)
 	free(o->engines);
 	free(o->uprobes);
 	free(o->py_steps);
+	free(o->py_spans);
 }
 
 int target_check(const struct record_options *o, const char *command)

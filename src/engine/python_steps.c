@@ -103,7 +103,7 @@ int python_names_parse(const char *option, struct python_calls *ret_calls, const
 	return err;
 }
 
-static struct probe_spec *add_python(struct probe_table *pt, const char *names, const char **ret_why)
+static struct probe_spec *add_python(struct probe_table *pt, const char *names, enum probe_role role, const char **ret_why)
 {
 	struct python_calls calls;
 	struct probe_spec *s;
@@ -119,14 +119,14 @@ static struct probe_spec *add_python(struct probe_table *pt, const char *names, 
 		return NULL;
 	s->is_python = true;
 	s->is_glob = s->is_usdt = false;
-	s->role = ROLE_STEP;
+	s->role = role;
 	s->flags = PROBE_F_SPAN;
 	return s;
 }
 
 struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why)
 {
-	struct probe_spec *s = add_python(pt, names, ret_why);
+	struct probe_spec *s = add_python(pt, names, ROLE_STEP, ret_why);
 
 	if (!s)
 		return NULL;
@@ -223,7 +223,7 @@ static int condition_parse(struct python_value *v, const char *text)
 		v->than = !strcmp(text, "is None");
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && v->as != PYTHON_AS_STRING; i++) {
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && v->as != PYTHON_AS_STRING && v->as != PYTHON_AS_TYPE; i++) {
 		if (strncmp(text, ops[i].text, strlen(ops[i].text)))
 			continue;
 		text += strlen(ops[i].text);
@@ -246,7 +246,9 @@ static int python_value_parse(struct python_value *ret, const char *expr, const 
 		v.as = PYTHON_AS_LENGTH;
 	else if (!strncmp(p, "str(", 4))
 		v.as = PYTHON_AS_STRING;
-	p += v.as == PYTHON_AS_NUMBER ? 0 : 4;
+	else if (!strncmp(p, "type(", 5))
+		v.as = PYTHON_AS_TYPE;
+	p += v.as == PYTHON_AS_NUMBER ? 0 : strcspn(p, "(") + 1;
 	do {
 		p = hop_parse(&v, p, ret_why);
 		if (!p)
@@ -262,7 +264,7 @@ static int python_value_parse(struct python_value *ret, const char *expr, const 
 		v.index = v.hops[v.n - 1].index;
 		v.n -= 2;
 	}
-	*ret_why = "write VARIABLE, with .ATTRIBUTE, [NUMBER] or ['KEY'] behind it, or len() or str() of that; then == NUMBER "
+	*ret_why = "write VARIABLE, with .ATTRIBUTE, [NUMBER] or ['KEY'] behind it, or len(), str() or type() of that; then == NUMBER "
 		   "(or !=, <, <=, >, >=) or \"is None\"";
 	if (*p && condition_parse(&v, p + strspn(p, " ")))
 		return -EINVAL;
@@ -298,7 +300,7 @@ static int python_value_add(struct probe_spec *s, struct python_value *request, 
 	if (s->values->n == PYTHON_VALUES_MAX - 1 || spec_name_arg(s, name, ret_why) || python_value_parse(v, expr, ret_why))
 		return -EINVAL;
 	*arg = (struct probe_arg){ .is_signed = true, .size = 8 };
-	arg->is_string = v->as == PYTHON_AS_STRING;
+	arg->is_string = v->as == PYTHON_AS_STRING || v->as == PYTHON_AS_TYPE;
 	if (!arg->is_string)
 		arg->only_if = (struct probe_cond){ .op = WHEN_NE, .arg = s->nargs, .than = (int64_t)PYTHON_UNKNOWN };
 	s->fetch[s->nargs] = (struct fetch){ .reg = REG_NONE, .size = 8, .flags = arg->is_string ? FETCH_F_STRING : 0 };
@@ -333,7 +335,23 @@ static int python_phases_set(struct probe_spec *s, const char **ret_why)
 	return err;
 }
 
-/* The arguments of the step that was appended last. */
+/* A slice has no request; it is called as its argument `name` says. */
+static int python_span_named(struct probe_spec *s, const struct python_value *request, const char **ret_why)
+{
+	*ret_why = "only a step has a request";
+	if (request->n)
+		return -EINVAL;
+	s->name_arg = spec_find_arg(s, "name", 4);
+	*ret_why = "a name is a text: str() or type()";
+	if (s->name_arg < 0)
+		return 0;
+	if (!s->args[s->name_arg].is_string)
+		return -EINVAL;
+	s->called = xcalloc(1, sizeof(*s->called));
+	return 0;
+}
+
+/* The arguments of the step, or slice, that was appended last. */
 static int python_values_parse(struct probe_table *pt, const char *text, const char **ret_why)
 {
 	struct probe_spec *s = &pt->specs[pt->n - 1];
@@ -349,6 +367,8 @@ static int python_values_parse(struct probe_table *pt, const char *text, const c
 		err = python_value_add(s, &request, at, ret_why);
 	}
 	free(copy);
+	if (s->role != ROLE_STEP)
+		return err ?: python_span_named(s, &request, ret_why);
 	err = err ?: python_phases_set(s, ret_why);
 	if (err || !request.n)
 		return err;
@@ -368,19 +388,20 @@ static int python_values_parse(struct probe_table *pt, const char *text, const c
 	return 0;
 }
 
-int probe_table_add_python(struct probe_table *pt, const char *option)
+int probe_table_add_python(struct probe_table *pt, const char *option, enum probe_role role)
 {
-	size_t len = strcspn(option, "("), all = strlen(option);
+	bool is_op = role != ROLE_STEP && strlen(option) > 3 && !strcmp(option + strlen(option) - 3, "@op");
+	size_t all = strlen(option) - (is_op ? 3 : 0), open = strcspn(option, "("), len = open < all ? open : all;
 	char *names = xstrndup(option, len), *args = NULL;
 	const char *why = "a ) is missing at its end";
 	char shown[200];
 	int err = 0;
 
-	if (option[len] && option[all - 1] != ')')
+	if (len < all && option[all - 1] != ')')
 		err = -EINVAL;
-	else if (option[len])
+	else if (len < all)
 		args = xstrndup(option + len + 1, all - len - 2);
-	if (!err && !add_python(pt, names, &why))
+	if (!err && !add_python(pt, names, is_op ? ROLE_OP : role, &why))
 		err = -EINVAL;
 	if (!err && args)
 		err = python_values_parse(pt, args, &why);
@@ -388,8 +409,8 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	free(args);
 	if (!err)
 		return 0;
-	return log_fail(-EINVAL, "--py-step %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION, and arguments as in docs/engines.md",
-		text_printable(shown, sizeof(shown), option), why);
+	return log_fail(-EINVAL, "%s %s: %s; write MODULE.CLASS.FUNCTION or FILE:CLASS.FUNCTION, and arguments as in docs/engines.md",
+		python_option(role), text_printable(shown, sizeof(shown), option), why);
 }
 
 static int add_rows(struct probe_spec *s, const char **ret_why)
@@ -536,6 +557,8 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum p
 	for (size_t i = 0; i < spec; i++)
 		n += pt->specs[i].is_python;
 	python_names_parse(pt->specs[spec].symbol, ret_calls, &why);
+	for (unsigned int i = 0; pt->specs[spec].role != ROLE_STEP && i < ret_calls->n; i++)
+		ret_calls->names[i].what = PYTHON_IS_SPAN;
 	if (pt->specs[spec].batch) {
 		python_calls_add_as(ret_calls, pt->specs[spec].batch_function, PYTHON_HAS_BATCH);
 		python_calls_add_as(ret_calls, pt->specs[spec].results_function, PYTHON_HAS_RESULTS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Steps that are calls of Python functions, and what is read with them: of --py-step, and of presets. */
+/* Steps and slices that are calls of Python functions, and what is read with them: of --py-step, --py-span, and of presets. */
 #ifndef INFTRACE_PYTHON_STEPS_H
 #define INFTRACE_PYTHON_STEPS_H
 
@@ -18,8 +18,8 @@
  */
 int python_names_parse(const char *option, struct python_calls *ret_calls, const char **ret_why);
 
-/* Appends a step. On failure one line has been printed; -EINVAL. */
-int probe_table_add_python(struct probe_table *pt, const char *option);
+/* Appends what an option names: a step (ROLE_STEP), or a slice. On failure one line has been printed; -EINVAL. */
+int probe_table_add_python(struct probe_table *pt, const char *option, enum probe_role role);
 
 /* The same for a preset. NULL, with the reason. */
 struct probe_spec *probe_table_engine_python(struct probe_table *pt, struct engine *e, const char *names, const char **ret_why);

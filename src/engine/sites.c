@@ -322,7 +322,7 @@ static void site_warn_refused(struct probe_table *pt, const char *shown, const s
 		if (s->engine)
 			log_debug("%s: not in %s: %s", s->symbol, shown, f->why);
 		else
-			log_warn("--py-step %s: not in %s: %s", s->symbol, shown, f->why);
+			log_warn("%s %s: not in %s: %s", python_option(s->role), s->symbol, shown, f->why);
 		return;
 	}
 	if (f->kind == FOUND_GO)

@@ -13,6 +13,7 @@
 #include "target/elf.h"
 #include "util/list.h"
 #include "util/log.h"
+#include "util/map.h"
 #include "util/parse.h"
 #include "util/text.h"
 
@@ -178,6 +179,11 @@ static const char *const role_names[ROLE_MAX] = {
 const char *probe_role_name(enum probe_role role)
 {
 	return role < ROLE_MAX ? role_names[role] : "other";
+}
+
+const char *python_option(enum probe_role role)
+{
+	return role == ROLE_STEP ? "--py-step" : "--py-span";
 }
 
 static char *copy_string(const char *s)
@@ -614,6 +620,49 @@ const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const
 	return strs;
 }
 
+struct called {
+	UT_hash_handle hh;
+	char text[FUNC_STR_LEN];
+};
+
+/* The text with which the slices of a specification are called, as one that stays. NULL: there are too many. */
+static const char *called_get(struct called **all, const char *text)
+{
+	size_t len = strnlen(text, FUNC_STR_LEN - 1);
+	struct called *c;
+
+	HASH_FIND(hh, *all, text, len, c);
+	if (c || HASH_COUNT(*all) == SPEC_CALLED_MAX)
+		return c ? c->text : NULL;
+	c = xcalloc(1, sizeof(*c));
+	memcpy(c->text, text, len);
+	HASH_ADD_KEYPTR(hh, *all, c->text, len, c);
+	return c->text;
+}
+
+static void called_free(struct called **all)
+{
+	struct called *c, *next;
+
+	if (!all)
+		return;
+	HASH_ITER(hh, *all, c, next)
+	{
+		HASH_DEL(*all, c);
+		free(c);
+	}
+	free(all);
+}
+
+const char *probe_record_name(const struct probe_spec *s, const struct rec_function *r)
+{
+	const char *text = "";
+
+	if (s->called)
+		text = probe_arg_string(s, (unsigned int)s->name_arg, probe_record_strings(s, r));
+	return (*text ? called_get(s->called, text) : NULL) ?: probe_spec_name(s, r->vals);
+}
+
 /* Whether calls of such functions show that the engine is at work. */
 static bool shows_work(enum probe_role role)
 {
@@ -680,6 +729,7 @@ static void spec_clear(struct probe_spec *s)
 	free(s->sent_function);
 	free(s->batch);
 	free(s->values);
+	called_free(s->called);
 }
 
 const char *spec_mangled_part(const char *symbol, int n, size_t *ret_len)

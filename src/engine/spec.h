@@ -14,6 +14,7 @@
 #include "probe.h"
 
 #define SPEC_CHECKS_MAX 4
+#define SPEC_CALLED_MAX 4096 /* texts that its slices are called; others have the name of the specification */
 
 /* The names of an enumeration as some files of the engine have them. */
 struct enum_variant {
@@ -102,7 +103,8 @@ struct probe_spec {
 	char *span_name; /* a fixed name, or the name where no case holds; or: */
 	struct name_case name_cases[NAME_CASES_MAX];
 	unsigned int n_name_cases;
-	int name_arg;	 /* >= 0: the name is this argument's enum name */
+	int name_arg;	 /* >= 0: the name is this argument's enum name, or, with `called`, its text */
+	struct called **called; /* the texts so far, at most SPEC_CALLED_MAX; NULL: it is no text */
 	enum probe_role role;
 	uint8_t flags; /* PROBE_F_* */
 	int name_part;	 /* >= 0: the name is this part of the mangled C++ symbol, 0 the outermost scope */
@@ -244,7 +246,13 @@ const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec
 /* The string of one argument among them. */
 const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs);
 
+/* What a call is called: by one of its strings, or probe_spec_name(). It stays as long as the table. */
+const char *probe_record_name(const struct probe_spec *s, const struct rec_function *r);
+
 const char *probe_role_name(enum probe_role role);
+
+/* The option that makes Python functions ones of this role. */
+const char *python_option(enum probe_role role);
 
 /* Whether a file of this path is one of the engine's; and whether it shows that a process is one of the engine. */
 bool engine_claims(const struct engine *e, const char *path);

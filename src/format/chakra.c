@@ -126,7 +126,7 @@ static void chakra_take_call(struct chakra *c, const struct rec_function *r)
 		.end_ns = r->h.start_ns + r->h.dur_ns,
 		.tid = r->h.tid,
 		.op = call_operator(s, r),
-		.name = s->flags & PROBE_F_SPAN ? probe_spec_name(s, r->vals) : NULL,
+		.name = s->flags & PROBE_F_SPAN ? probe_record_name(s, r) : NULL,
 		.declared = s->declared,
 		.number = request_feed_number(c->rec.requests),
 		.args = s->tensors,

@@ -499,7 +499,7 @@ static char *fmt_kineto_op(struct chrome_sink *c, char *p, const struct rec_func
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	uint64_t number = request_feed_number(c->rec.requests);
 	size_t len;
-	const char *name = operator_name(s->declared, probe_spec_name(s, r->vals), &len);
+	const char *name = operator_name(s->declared, probe_record_name(s, r), &len);
 
 	chrome_kineto_op(c, &r->h, number);
 	p = fmt_json_str(p, name, len);
@@ -526,7 +526,7 @@ static void chrome_write_function(struct chrome_sink *c, const struct rec_functi
 	if (op) {
 		p = fmt_kineto_op(c, p, r);
 	} else {
-		p = fmt_name(c, p, probe_spec_name(s, r->vals));
+		p = fmt_name(c, p, probe_record_name(s, r));
 		p = fmt_lit(p, ",\"cat\":");
 		p = fmt_name(c, p, probe_role_name(s->role));
 		p = fmt_lit(p, ",\"args\":{");

@@ -463,8 +463,7 @@ static void perfetto_function(struct perfetto_sink *s, const struct rec_function
 
 	if (!spec)
 		return;
-	event_init_record(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
-		probe_spec_name(spec, r->vals));
+	event_init_record(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role), probe_record_name(spec, r));
 	event_add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
 	event_add_counts(&e, probe_record_counts(spec, r));
 	event_add_open(&e, r->h.flags);

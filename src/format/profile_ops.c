@@ -226,7 +226,7 @@ static uint32_t ops_name_number(struct profile_ops *o, const char *name)
 
 uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r)
 {
-	return ops_name_number(o, probe_spec_name(&o->rec->probes->specs[r->h.id], r->vals));
+	return ops_name_number(o, probe_record_name(&o->rec->probes->specs[r->h.id], r));
 }
 
 const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
@@ -587,7 +587,7 @@ static struct op_sums *process_ops_sums(struct profile_ops *o, uint32_t tgid)
 
 static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
-	uint32_t name = ops_name_number(o, probe_spec_name(s, r->vals));
+	uint32_t name = ops_name_number(o, probe_record_name(s, r));
 	bool by_step = o->rec->probes->op_detail && r->step;
 	struct op_sums *sums = by_step ? &step_ops_get(o, r->step, r->h.tgid)->sums : process_ops_sums(o, r->h.tgid);
 

@@ -85,7 +85,9 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	for (size_t i = 0; i < o->n_uprobes && !err; i++)
 		err = probe_table_add_option(&c->probes, o->uprobes[i]);
 	for (size_t i = 0; i < o->n_py_steps && !err; i++)
-		err = probe_table_add_python(&c->probes, o->py_steps[i]);
+		err = probe_table_add_python(&c->probes, o->py_steps[i], ROLE_STEP);
+	for (size_t i = 0; i < o->n_py_spans && !err; i++)
+		err = probe_table_add_python(&c->probes, o->py_spans[i], ROLE_OTHER);
 	return err;
 }
 

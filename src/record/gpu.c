@@ -810,7 +810,7 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 	struct launch l;
 
 	if (a)
-		gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
+		gpu_process_operator(a->process, &r->h, probe_record_name(s, r));
 	if (s->role != ROLE_GPU_WAIT && !launch_find_kind(s->role, &l.kind))
 		return;
 	p = gpu_find_process(g, r->h.tgid);

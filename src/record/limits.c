@@ -226,7 +226,7 @@ static void overhead_change_parts(struct overhead *o, struct sink *s, uint32_t b
 const char *overhead_stays(const struct probe_table *pt, bool counts)
 {
 	for (uint32_t i = 0; i < pt->n; i++) {
-		if (pt->specs[i].is_python && pt->specs[i].attached)
+		if (pt->specs[i].is_python && pt->specs[i].attached && pt->specs[i].role == ROLE_STEP)
 			return ": --py-step, which each call of a Python function pays for, makes the steps themselves";
 	}
 	return counts ? ": counters (-e +pmu) are read at each switch of a thread, and at each begin and end of a step" : "";

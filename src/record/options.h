@@ -81,6 +81,8 @@ struct record_options {
 	size_t n_uprobes;
 	const char **py_steps;
 	size_t n_py_steps;
+	const char **py_spans;
+	size_t n_py_spans;
 	uint64_t min_syscall_ns;
 	uint32_t sample_hz;    /* of EVENT_SAMPLES; 0: the default */
 	uint64_t min_stack_ns; /* of EVENT_STACKS */

@@ -369,11 +369,11 @@ static void summarise_probes(const struct capture *c)
 		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(c, i);
 		else if (probe_was_never_hit(c, i) && s->is_python && !s->engine)
-			log_warn("--py-step %s: no call of it began; its file's or module's name may be another one", s->symbol);
+			log_warn("%s %s: no call of it began; its file's or module's name may be another one", python_option(s->role), s->symbol);
 		else if (probe_was_never_hit(c, i))
 			say_unhit(s)("%s: attached, never hit", s->symbol);
 		else if (!s->attached && s->is_python && !s->engine && !s->refused)
-			log_warn("--py-step %s: no target ran Python 3", s->symbol);
+			log_warn("%s %s: no target ran Python 3", python_option(s->role), s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
 			log_warn("%s: no file that the targets mapped has this %s", s->span_name ? s->span_name : s->symbol,
 				s->is_usdt ? "probe" : "function");

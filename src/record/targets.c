@@ -689,7 +689,7 @@ int targets_attach(struct targets *t, struct capture *c)
 		if (err == -ESRCH && i >= o->n_pids)
 			err = 0;
 	}
-	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
+	if (!err && (o->n_uprobes || o->n_py_steps || o->n_py_spans) && o->n_pids &&
 		attach_check_options(c->session->attach, o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
 	if (!err && o->all)

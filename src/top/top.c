@@ -739,7 +739,7 @@ static void on_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	} else {
 		spec = &t->rec->probes->specs[rec->id];
 		if (spec->role == ROLE_OP)
-			live_op(t->live, probe_spec_name(spec, ((const struct rec_function *)rec)->vals), rec->dur_ns);
+			live_op(t->live, probe_record_name(spec, (const struct rec_function *)rec), rec->dur_ns);
 	}
 }
 

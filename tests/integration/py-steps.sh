@@ -72,6 +72,52 @@ test_threads() {
 	recorded threads Model.step
 }
 
+# spans TEXT CASE OPTION... -- COMMAND...: py_steps.py, by the command; each call of a module is a slice, as long as the program itself says, and
+# called as its class
+spans() {
+	local text=$1 case=$2 name=Module.call
+	args_split "${@:3}"
+	check "$text, $case: is recorded" stepped --strict --py-span "py_steps.py:$name(name=type(self), depth=self.depth)" "${BEFORE[@]}" -- \
+		"${BEHIND[@]}" "$case" "$(often 40 1000)"
+	check "$text, $case: each call is a slice" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" --slices
+	expect "$text, $case: with its argument" "({(e['name'], e['args']['depth']) for e in t if e.get('cat') == 'other' and e['name'] != 'Leaf'} ==
+		{*(('Tower', i) for i in range(4)), *((i, d) for i in ('Tree', 'Fails') for d in range(4))})" t="$TMP/steps.json"
+}
+
+# Slices of functions that call one another, in every way.
+test_spans() {
+	local version PYTHON=$PYTHON
+	check "tower: is recorded" stepped --py-span Module.call -- "$PYTHON" "$P" tower 10
+	same "tower: as many as fit" "$(json 'sum(e.get("cat") == "other" for e in t)' t="$TMP/steps.json")" 320
+	check "tower: the others are counted" grep -q '80 calls were nested too deep for a span' "$TMP/steps.err"
+	while read -r version PYTHON; do
+		case $version in
+		3.8 | 3.9) # which have no arguments
+			check "$version, modules: is recorded" stepped --strict --py-span "py_steps.py:Module.call" -- "$PYTHON" "$P" modules 40
+			check "$version, modules: each call is a slice" "$TOP/tests/programs/check_py_steps.py" \
+				"$TMP/steps.json" "$TMP/steps.out" --slices py_steps.py:Module.call
+			;;
+		*)
+			spans "$version" modules -- "$PYTHON" "$P"
+			spans "$version" modules_of_threads -- "$PYTHON" "$P"
+			;;
+		esac
+	done < <(python_versions)
+}
+
+test_spans_next_release() {
+	local root version case
+	root=$(python_next 2>&1) || {
+		skip "slices, next release" "$root"
+		return
+	}
+	for version in 3.13 3.14; do
+		for case in modules; do
+			spans "next $version" $case -- "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" "/usr/bin/python$version" /mnt/py_steps.py
+		done
+	done
+}
+
 # A function of the same name in another file.
 test_files() {
 	recorded other py_steps.py:twin
@@ -298,6 +344,19 @@ test_torch() {
 	fi
 	recorded torch "py_steps.py:torch.<locals>.Net.forward"
 	values_recorded "tensors" "$TENSORS" values -- "$PYTHON" "$V" tensors 1 200 "$TENSORS"
+	modules torch "$PYTHON" "$P"
+}
+
+# modules TEXT COMMAND...: PyTorch's own ones, called as their classes; in profiles they are operators.
+modules() {
+	local module='torch/nn/modules/module.py:Module._call_impl(name=type(self))'
+	check "$1, modules: are recorded" stepped --strict --py-span "$module" -- "${@:2}" torch "$CALLS"
+	expect "$1, modules: each Linear is within a Net" "(lambda nets, layers: len(nets) == len(layers) == $CALLS and
+		all(n['ts'] <= l['ts'] and l['ts'] + l['dur'] <= n['ts'] + n['dur'] for n, l in zip(nets, layers)))(
+		*([e for e in t if e.get('cat') == 'other' and e['name'] == i] for i in ('Net', 'Linear')))" t="$TMP/steps.json"
+	check "$1, modules: are operators" stepped --strict --py-span "$module@op" --profile "$TMP/steps.jsonl" -- "${@:2}" torch "$CALLS"
+	expect "$1, modules: and counted as such" "[(s['n_Net'], s['n_Linear']) for s in (e['shape'] for e in p if e['event'] == 'op_prof')] == [($CALLS, $CALLS)]" \
+		p="$TMP/steps.jsonl"
 }
 
 TENSORS="n_tokens=len(ids), first=ids.shape[0], last=ids.shape[-1], fourth=ids.shape[3], inner=len(req.meta['deep'][1][-1]), rows=len(req.array), columns=req.array.shape[1]"
@@ -315,6 +374,7 @@ test_torch_next_release() {
 	}
 	values_recorded "tensors, next release" "$TENSORS" values -- \
 		"$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" python3 /mnt/py_values.py tensors 1 200 "$TENSORS"
+	modules "torch, next release" "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" python3 /mnt/py_steps.py
 }
 
 test_refused() {
@@ -329,6 +389,13 @@ test_refused() {
 		"(n_tokens=a,b=b,c=c,d=d,e=e,request=r)"; do
 		check_rc "--py-step 'f$name' is refused" 2 "--py-step .*write MODULE" \
 			"$INFTRACE" record --py-step "f$name" -o "$TMP/refused.json" -- true
+	done
+}
+
+test_spans_refused() {
+	local name
+	for name in "" "a..b" "f(" "f(request=a)" "f(name=a)" "f(a=type(b) == 1)" "f(a=b)@step" "f(a=b)@"; do
+		check_rc "--py-span '$name' is refused" 2 "--py-span .*write MODULE" "$INFTRACE" record --py-span "$name" -o "$TMP/refused.json" -- true
 	done
 }
 

@@ -5,7 +5,7 @@
 
 Says "ready", waits for a line on standard input, makes N calls as the function CASE below does, with PAUSE seconds before each, and prints a
 line "BEFORE FIRST LAST AFTER TID" for each: when the caller called, when the function had begun, when it was about to
-end, and when the caller was back, in nanoseconds of CLOCK_BOOTTIME.
+end, and when the caller was back, in nanoseconds of CLOCK_BOOTTIME. Of modules, which call one another, the class comes last.
 """
 import contextlib
 import os
@@ -205,6 +205,78 @@ def torch(n):
         wait()
         for _ in range(n):
             logged(net, x)
+
+
+class Module:
+    """As PyTorch's: what a module computes, it computes in other ones."""
+
+    def __init__(self, depth):
+        self.depth = depth
+
+    def __call__(self, *args):
+        times, before = [], now()
+        try:
+            return self.call(times, *args)
+        finally:
+            calls.append((before, *times, now(), threading.get_native_id(), type(self).__name__))
+
+    def call(self, times, *args):
+        times.append(now())
+        try:
+            return self.forward(*args)
+        finally:
+            times.append(now())
+
+
+class Leaf(Module):
+    def forward(self):
+        return sum(range(100))
+
+
+class Fails(Module):
+    def forward(self):
+        raise KeyError(self.depth)
+
+
+class Tower(Module):
+    def forward(self):
+        return Tower(self.depth - 1)() if self.depth else 0
+
+
+class Tree(Module):
+    def children(self):
+        yield Leaf(0)()
+        if self.depth:
+            yield Tree(self.depth - 1)()
+
+    def forward(self):
+        list(self.children())
+        sorted([3, 1, 2], key=lambda n: (Leaf if n > 1 else Tree)(self.depth - n)() if self.depth >= n else n)
+        with contextlib.suppress(KeyError):
+            Tree.fails(self)
+        return Tower(3)()
+
+    def fails(self):
+        Fails(self.depth)()
+
+
+def modules(n):
+    for i in range(n):
+        Tree(i % 4)()
+
+
+def modules_of_threads(n):
+    all_of_them = [threading.Thread(target=modules, args=(n // 4,)) for _ in range(4)]
+    for t in all_of_them:
+        t.start()
+    for t in all_of_them:
+        t.join()
+
+
+def tower(n):
+    """More of them than have a slice."""
+    for _ in range(n):
+        Tower(39)()
 
 
 def wait():

@@ -428,7 +428,7 @@ TEST(test_marks)
 /* Costly events that no option turns off are named if they exist. */
 TEST(test_stays)
 {
-	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true } };
+	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true, .role = ROLE_STEP } };
 	struct probe_table pt = { .specs = specs, .n = 2 };
 
 	assert_string_equal(overhead_stays(&pt, false), ""); /* no target runs Python */

@@ -506,7 +506,7 @@ TABLE_TEST(test_python)
 	assert_false(python_names_tell("Model.step", PYTHON_LAYOUT_3_8, &why));
 	assert_false(python_names_tell("main.<locals>.step", PYTHON_LAYOUT_3_8, &why));
 	for (unsigned int i = 0; i < PYTHON_CALLS_MAX; i++) {
-		assert_int_equal(probe_table_add_python(&pt, "a.b*"), 0);
+		assert_int_equal(probe_table_add_python(&pt, "a.b*", ROLE_STEP), 0);
 		assert_false(pt.specs[i].is_glob);
 		for (unsigned int layout = 0; layout < PYTHON_LAYOUTS; layout++) {
 			assert_int_equal(probe_spec_python(&pt, i, layout, &c), i);
@@ -517,7 +517,7 @@ TABLE_TEST(test_python)
 		}
 	}
 	stderr_grab_begin(&said);
-	err = probe_table_add_python(&pt, "a.b");
+	err = probe_table_add_python(&pt, "a.b", ROLE_STEP);
 	assert_one_line(stderr_grab_end(&said));
 	assert_int_equal(err, -EINVAL);
 	assert_true(probe_spec_matches(&pt.specs[0], "/usr/bin/python3.11"));
@@ -556,7 +556,7 @@ TABLE_TEST(test_python_values)
 		const struct python_value *want = &cases[i].v, *v;
 
 		snprintf(option, sizeof(option), "f.py:f(x=%s, y=z)", cases[i].expr);
-		assert_int_equal(probe_table_add_python(&pt, option), 0);
+		assert_int_equal(probe_table_add_python(&pt, option, ROLE_STEP), 0);
 		s = &pt.specs[pt.n - 1];
 		v = &s->values->value[0];
 		assert_string_equal(s->symbol, "f.py:f");
@@ -575,7 +575,7 @@ TABLE_TEST(test_python_values)
 		memset(&pt, 0, sizeof(pt));
 	}
 	/* prompts and tokens, and requests with a probe for their ids */
-	assert_int_equal(probe_table_add_python(&pt, "f.py:f(n_tokens=a, request=b.c)"), 0);
+	assert_int_equal(probe_table_add_python(&pt, "f.py:f(n_tokens=a, request=b.c)", ROLE_STEP), 0);
 	s = &pt.specs[0];
 	assert_true(probe_spec_own_ids(s));
 	assert_int_equal(pt.n, 2);
