@@ -88,6 +88,7 @@ struct python_objects {
 	struct python_place places[PYTHON_MEMBERS];
 	u64 last, last_keys, last_values; /* the object whose attributes were looked at last, and where they are */
 	struct python_kind_of kinds[PYTHON_VALUES_MAX]; /* of values, as they were the last time */
+	u64 cell, no_cell; /* a type that is a cell, and the latest one of a variable that is none */
 	/* the scheduler whose settings are kept, and for how many steps more */
 	u64 kept_of, kept;
 	u32 settings[SCHEDULER_VALUES];

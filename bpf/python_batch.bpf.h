@@ -308,6 +308,28 @@ static __always_inline u64 python_variable(struct python_objects *o, u32 i)
  * have it. CPython: Include/cpython/code.h, Include/cpython/cellobject.h. */
 #define PYTHON_CODE_VARIABLES 24 /* in the upper half of the word: how many */
 #define PYTHON_CELL 16
+#define PYTHON_CELL_NAME 0x6c6c6563 /* "cell" */
+
+/* From 3.13 on a variable that inner functions use is in a cell once the function is seen to begin. Returns what is in there. */
+__noinline u64 python_uncelled(struct python_objects *o, u64 object)
+{
+	u64 type, name;
+
+	if (!o || !object)
+		return 0;
+	type = python_near(o, object + PYTHON_TYPE);
+	if (type == o->no_cell)
+		return object;
+	if (type != o->cell) {
+		name = python_word(python_word(type + PYTHON_TYPE_NAME));
+		if ((name & 0xffffffffff) != PYTHON_CELL_NAME || python_word(type + PYTHON_TYPE_FLAGS) & PYTHON_TYPE_IS_HEAP) {
+			o->no_cell = type;
+			return object;
+		}
+		o->cell = type;
+	}
+	return python_word(object + PYTHON_CELL);
+}
 
 static __always_inline u64 python_self_of(const struct python_calls *c, struct python_objects *o)
 {

@@ -12,6 +12,7 @@
 /* CPython 3.8 to 3.14: Include/object.h, Include/cpython/{dictobject,listobject,setobject,unicodeobject,longintrepr}.h,
  * Include/internal/pycore_dict.h. */
 #define PYTHON_TYPE 8 /* of an object */
+#define PYTHON_TYPE_NAME 24
 #define PYTHON_TYPE_SIZE 32
 #define PYTHON_TYPE_DICT 288
 #define PYTHON_TYPE_FLAGS 168

@@ -20,7 +20,6 @@ struct {
 #define PYTHON_SIZE 16 /* of what has a length: lists, tuples, dicts, strings, bytes */
 #define PYTHON_LIST_ITEMS 24
 #define PYTHON_INT_BITS 30 /* of a digit */
-#define PYTHON_TYPE_NAME 24
 #define PYTHON_TYPE_BASE 256
 #define PYTHON_TYPE_IS_INT (1 << 24)
 #define PYTHON_TYPE_IS_TUPLE (1 << 26)
@@ -195,7 +194,7 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 	}
 	switch (h->how) {
 	case PYTHON_HOP_VARIABLE:
-		e->o->object = python_variable_named(e);
+		e->o->object = python_uncelled(e->o, python_variable_named(e));
 		break;
 	case PYTHON_HOP_ITEM:
 		e->o->object = python_item_of(e->c, e->o, e->o->object, h->index);
@@ -207,7 +206,7 @@ static long python_hop_next(u32 nr, struct python_eval *e)
 		e->o->object = e->o->found;
 		break;
 	case PYTHON_HOP_LOCAL:
-		e->o->object = h->index ? python_variable(e->o, h->index) : python_self_of(e->c, e->o);
+		e->o->object = python_uncelled(e->o, h->index ? python_variable(e->o, h->index) : python_self_of(e->c, e->o));
 		break;
 	default:
 		keys = python_attributes_again(e);

@@ -77,6 +77,7 @@ test_threads() {
 spans() {
 	local text=$1 case=$2 name=Module.call
 	args_split "${@:3}"
+	[ "$case" != cells ] || name=Module.within
 	check "$text, $case: is recorded" stepped --strict --py-span "py_steps.py:$name(name=type(self), depth=self.depth)" "${BEFORE[@]}" -- \
 		"${BEHIND[@]}" "$case" "$(often 40 1000)"
 	check "$text, $case: each call is a slice" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" --slices
@@ -100,6 +101,7 @@ test_spans() {
 		*)
 			spans "$version" modules -- "$PYTHON" "$P"
 			spans "$version" modules_of_threads -- "$PYTHON" "$P"
+			[ "$version" = 3.10 ] || spans "$version" cells -- "$PYTHON" "$P"
 			;;
 		esac
 	done < <(python_versions)
@@ -112,7 +114,7 @@ test_spans_next_release() {
 		return
 	}
 	for version in 3.13 3.14; do
-		for case in modules; do
+		for case in modules cells; do
 			spans "next $version" $case -- "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" "/usr/bin/python$version" /mnt/py_steps.py
 		done
 	done
