@@ -10,9 +10,10 @@
 
 #define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
 /* A group that may belong together is complete this long after its last request; WAIT_ALONE_NS: while no step has shown a
- * sequence. */
+ * sequence; WAIT_ANSWER_NS: of sequences with ids of their own, whose answers may be written long after them, by another process. */
 #define WAIT_NS UINT64_C(10000000000)
 #define WAIT_ALONE_NS UINT64_C(2000000000)
+#define WAIT_ANSWER_NS UINT64_C(60000000000)
 #define HELD_MAX 512      /* of each kind; if full, all are reported with what is known then */
 #define RECEIVED_MAX 4096 /* the last ones; the numbers of requests that take longer are unknown */
 #define NUMBERING_MAX 256
@@ -49,6 +50,7 @@ struct pairs {
 	uint64_t latest, decided; /* instants */
 	uint64_t latest_seen;     /* when latest was set */
 	bool by_ids, by_time; /* there were requests in steps with ids of their own, and without */
+	bool by_answers;      /* one with an id of its own was that of an answer */
 };
 
 struct feed_reader {
@@ -222,6 +224,7 @@ static void number_by_ids(struct pairs *p, const struct handles *handles)
 		of[s - p->sockets] = q;
 		q->given = s->given = BY_ID | (uint64_t)(s - p->sockets);
 		s->tgid = q->tgid;
+		p->by_answers = true;
 	}
 }
 
@@ -258,12 +261,20 @@ static void find_group_ends(struct pairs *p)
 	}
 }
 
+/* How long after its end a request is held. handle: of a sequence with an id of its own, else 0. */
+static uint64_t held_for(const struct pairs *p, uint64_t handle)
+{
+	if (handle && p->by_answers && p->n_done < HELD_MAX / 2)
+		return WAIT_ANSWER_NS;
+	return pairs_have_sequences(p) ? WAIT_NS : WAIT_ALONE_NS;
+}
+
 /* Whether an answer is final. One by the engine's number awaits nothing else. */
-static bool answer_is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, bool all)
+static bool answer_is_due(const struct pairs *p, const struct join_answer *a, uint64_t given, uint64_t handle, bool all)
 {
 	uint64_t end = p->group_ends[a->group];
 
-	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + (pairs_have_sequences(p) ? WAIT_NS : WAIT_ALONE_NS));
+	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + held_for(p, handle));
 }
 
 static void held_free(const struct request_feed *f, void **held)
@@ -300,7 +311,7 @@ static void tell_due(struct request_feed *f, bool all)
 	struct pairs *p = f->pairs;
 
 	for (size_t i = 0; i < p->n_done; i++) {
-		if (answer_is_due(p, &p->of_sequences[i], p->sequences[i].given, all)) {
+		if (answer_is_due(p, &p->of_sequences[i], p->sequences[i].given, p->done[i].handle, all)) {
 			tell_done(f, i);
 			continue;
 		}
@@ -310,7 +321,7 @@ static void tell_due(struct request_feed *f, bool all)
 	for (size_t i = 0; i < p->n_records; i++) {
 		const struct join_answer *a = &p->of_sockets[i];
 
-		if (!answer_is_due(p, a, p->sockets[i].given, all)) {
+		if (!answer_is_due(p, a, p->sockets[i].given, 0, all)) {
 			p->records[n_records++] = p->records[i];
 			continue;
 		}

@@ -367,7 +367,7 @@ static void end_idle(struct step_requests *q, struct step_context *c, uint64_t n
 
 	DL_FOREACH(c->slots, slot)
 	{
-		if (slot->r.start && slot->r.last_end + IDLE_NS < now)
+		if (slot->r.start && slot->r.last_end && slot->r.last_end + IDLE_NS < now) /* not one that begins with this step, too */
 			request_end(q, &slot->r);
 	}
 }

@@ -364,4 +364,40 @@ TEST_WITH(test_messages, setup, teardown)
 	handles_free(names);
 }
 
+/* An answer that its process writes long after the engine has given the last token. */
+TEST_WITH(test_late_answer, setup, teardown)
+{
+	static const struct rows_step steps[] = {
+		{ .number = 0, .start = 1000, .end = 4000, .n = 2, .parts = { { 1001, 0, 9, 1 }, { 1002, 0, 9, 1 } } },
+		{ .number = 1, .start = 5000, .end = 9000, .n = 2, .parts = { { 1001, 9, 1, 1 }, { 1002, 9, 1, 1 } } },
+		{ .number = 2, .start = WAIT + SECOND, .end = WAIT + SECOND + 1000, .n = 1, .parts = { { 1003, 0, 9, 1 } } },
+		{ .number = 3, .start = WAIT + 4 * SECOND, .end = WAIT + 4 * SECOND + 1000, .n = 1, .parts = { { 1003, 9, 1, 1 } } },
+	};
+	struct handles *names = handles_new(NULL);
+	struct fake_sink fake = { .sink.ops = &fake_ops };
+	struct pairing all = { .n = 0 };
+	struct sink *s;
+
+	add_rows_probe();
+	probes.specs[0].batch = xcalloc(1, sizeof(struct python_batch));
+	handles_set_recent(names, PID, 1001, "cmpl-a");
+	handles_set_recent(names, PID, 1002, "cmpl-b");
+	s = feed_by_ids(names, &all, &fake);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		emit_rows(s, &steps[i]);
+		sink_settled(s);
+		if (i == 2)
+			emit_answer(s, API_PID, 7, "cmpl-b");
+	}
+	assert_int_equal(all.n, 1);
+	assert_int_equal(all.sequences[0].fd, 7);
+	emit_answer(s, API_PID, 8, "cmpl-a");
+	assert_int_equal(sink_close(s, &totals), 0);
+	assert_int_equal(all.n, 3);
+	for (size_t i = 1; i < 3; i++)
+		assert_int_equal(all.sequences[i].fd, all.sequences[i].sequence == 1001 ? 8 : 0);
+	rec.handles = NULL;
+	handles_free(names);
+}
+
 RUN_TESTS(NULL, NULL)
