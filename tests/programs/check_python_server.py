@@ -23,16 +23,25 @@ def overlap(held, begin, end):
     return sum(max(0, min(until, end) - max(since, begin)) for since, until, *_ in held)
 
 
+def names_large(shape, causes, plant, held):
+    """Whether what parses is among a request's causes: its function, or, as that waits for a CPU, its thread."""
+    threads = {h[2] for h in held} if plant == "gil" else ()
+    return any("parse_large (serve.py:" in shape.get(f"{causes}{i}_in", "") or shape.get(f"{causes}{i}_tid") in threads for i in range(1, 5))
+
+
 def check_held(clients, got, plant, held, passed):
     """Of each request, for how long it could not be passed on to the engine."""
     right = wrong = missed = close = 0
+    causes = []
     for name, client in clients.items():
         lost = overlap(held, client["sent"], passed[name])
         shape = got[f"GET /{name}"]["shape"]
-        named = any(shape.get(f"path{i}_behind") == "hog" if plant == "starve" else
-                    "parse_large (serve.py:" in shape.get(f"path{i}_in", "") for i in range(1, 5))
+        named = any(shape.get(f"path{i}_behind") == "hog" for i in range(1, 5)) if plant == "starve" else names_large(shape, "path", plant, held)
         if lost >= LOST_NS and lost >= LOST * (passed[name] - client["sent"]):
             right, missed = right + named, missed + (not named)
+            if not named:
+                causes.append(f"  {lost / 1e6:.0f} of {(passed[name] - client['sent']) / 1e6:.0f} ms: " + ", ".join(
+                    " ".join(str(shape.get(f"path{i}_{key}", "")) for key in ("tid", "state", "call", "behind", "in", "us")) for i in range(1, 5)))
         elif lost <= NOT_LOST_NS:
             wrong += named
         else:
@@ -40,6 +49,7 @@ def check_held(clients, got, plant, held, passed):
     print(f"{len(held)} times held; {right + missed} requests lost time by it, {right} of them name it; {wrong} others do; {close} close")
     # who keeps the lock may itself wait for a CPU on a busy machine; of an event loop the function is named that took half of its time
     if right < 10 or wrong > 0.1 * right or missed > {"gil": 0.25, "hold": 0.2}.get(plant, 0.1) * (right + missed):
+        print(*causes[:5], sep="\n")
         raise Wrong("too few are right")
 
 
@@ -49,7 +59,7 @@ def check_answers(clients, got, plant, held):
     for name, client in clients.items():
         shape, late = got[f"GET /{name}"]["shape"], ns(got[f"GET /{name}"]["stage_us"].get("first_answered", 0))
         lost = overlap(held, client["first"] - late, client["first"])
-        named = any("parse_large (serve.py:" in shape.get(f"answer{i}_in", "") for i in range(1, 5))
+        named = names_large(shape, "answer", plant, held)
         if lost >= LOST_NS and lost >= LOST * late:
             right, missed = right + named, missed + (not named)
         elif lost <= NOT_LOST_NS:

@@ -61,7 +61,7 @@ def hog(pipe):
 def parse_large(text):
     begin = now()
     json.loads(text)
-    say("held", begin, now())
+    say("held", begin, now(), threading.get_native_id())
 
 
 class Api:
