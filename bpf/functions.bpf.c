@@ -204,8 +204,9 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 {
 	u64 sp = PT_REGS_SP(ctx);
 	struct strings *s = NULL;
-	u32 slot = t->depth;
 	struct frame *f;
+	bool same = 0;
+	u32 slot;
 
 	frames_drop_stale(t, sp);
 	/* A frame at the same place belongs to a tail call; one of the same function was left, unless
@@ -223,14 +224,16 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		__sync_fetch_and_add(&stats.frames_full, 1);
 		return;
 	}
-	if (t->depth) {
+	slot = t->depth;
+	if (slot) {
 		/* another probe has just seen this very call: both spans are equal */
-		f = frame_at(t, t->depth - 1);
-		if (f->sp == sp && f->ip == ip)
+		f = frame_at(t, slot - 1);
+		same = f->sp == sp && f->ip == ip;
+		if (same)
 			now = f->start;
 	}
 	t->ret_sp = 0;
-	f = frame_at(t, t->depth);
+	f = frame_at(t, slot);
 	frame_fill(f, ctx, p, id, c);
 	f->ip = ip;
 	f->start = now;
@@ -248,6 +251,8 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		parts_take(t, r);
 		counts_read(t, task);
 		f->start = step_begin(t, task->tgid);
+		if (same) /* it returns before the step, and must be within it */
+			frame_at(t, slot - 1)->start = f->start;
 	}
 	if (cfg.pmu && p->role == ROLE_OP)
 		pmu_mark(PMU_FRAME + slot, now);
@@ -627,9 +632,9 @@ static __always_inline void frame_pop(struct thread *t, u32 depth)
 #define RETURN_SP_OFFSET 0
 #endif
 
-/* A call ends; sp: the stack pointer at its entry. */
+/* A call ends; sp: the stack pointer at its entry. A Python function may share it with its caller, so its frame tells its return. */
 static __always_inline void call_leave(
-	struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u64 sp, u32 id)
+	struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u64 sp, u32 id, bool python)
 {
 	u32 depth, before;
 	struct frame *f;
@@ -656,6 +661,8 @@ static __always_inline void call_leave(
 		change_end(t);
 		return;
 	}
+	if (python)
+		sp = (u64)f->ip << 1 | 1; /* no stack pointer */
 	if (t->ret_sp == sp)
 		now = t->ret_ns; /* the second probe of one return */
 	t->ret_sp = sp;
@@ -696,7 +703,7 @@ int function_return(struct pt_regs *ctx)
 	t = probed_thread(ctx, task, open, 0, &id);
 	if (!t)
 		return 0;
-	call_leave(ctx, task, t, open, PT_REGS_SP(ctx) - RETURN_SP_OFFSET, id);
+	call_leave(ctx, task, t, open, PT_REGS_SP(ctx) - RETURN_SP_OFFSET, id, 0);
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }
@@ -759,7 +766,7 @@ int function_exit(struct pt_regs *ctx)
 		if (step)
 			python_results_over(t, open);
 	}
-	call_leave(ctx, task, t, open, sp, id);
+	call_leave(ctx, task, t, open, sp, id, cookie & PROBE_COOKIE_PYTHON);
 	if (step && open)
 		python_batch_over(t);
 out:
@@ -837,7 +844,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 		t->python_state = call->state;
 		t->python_sp = t->python_end_sp = PT_REGS_SP(ctx);
 		t->python_probe = id;
-		key = call->key;
+		t->python_key = key = call->key;
 	}
 	if (!p->hit)
 		p->hit = 1;
@@ -943,7 +950,7 @@ int python_watch(struct bpf_perf_event_data *event)
 			if (depth)
 				frame_at(t, depth - 1)->flags |= STEP_F_WATCHED;
 			python_results_over(t, open);
-			call_leave(ctx, task, t, open, t->python_sp, t->python_probe);
+			call_leave(ctx, task, t, open, t->python_sp, t->python_probe, 1);
 			if (open)
 				python_batch_over(t);
 		}

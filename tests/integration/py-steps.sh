@@ -85,6 +85,16 @@ spans() {
 		{*(('Tower', i) for i in range(4)), *((i, d) for i in ('Tree', 'Fails') for d in range(4))})" t="$TMP/steps.json"
 }
 
+# links TEXT COMMAND...: the same of functions that one call of the interpreter runs, of which one is a step, too
+links() {
+	check "$1, links: are recorded" stepped --strict --py-span py_steps.py:link --py-step py_steps.py:link -- "${@:2}" links "$(often 60 1000)"
+	check "$1, links: each call is a slice" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" --slices py_steps.py:link
+	expect "$1, links: and the outermost is a step, which a slice neither begins before nor outlasts" "(lambda steps, slices: len(steps) == $(often 60 1000) and
+		{e['ts'] for e in steps} <= {e['ts'] for e in slices} and
+		all(s['ts'] + s['dur'] >= e['ts'] + e['dur'] for e, s in ((e, next(s for s in reversed(steps) if s['ts'] <= e['ts'])) for e in slices)))(
+		*(sorted((e for e in t if e.get('cat') == i), key=lambda e: e['ts']) for i in ('step', 'other')))" t="$TMP/steps.json"
+}
+
 # Slices of functions that call one another, in every way.
 test_spans() {
 	local version PYTHON=$PYTHON
@@ -92,6 +102,7 @@ test_spans() {
 	same "tower: as many as fit" "$(json 'sum(e.get("cat") == "other" for e in t)' t="$TMP/steps.json")" 320
 	check "tower: the others are counted" grep -q '80 calls were nested too deep for a span' "$TMP/steps.err"
 	while read -r version PYTHON; do
+		links "$version" "$PYTHON" "$P"
 		case $version in
 		3.8 | 3.9) # which have no arguments
 			check "$version, modules: is recorded" stepped --strict --py-span "py_steps.py:Module.call" -- "$PYTHON" "$P" modules 40
@@ -114,6 +125,7 @@ test_spans_next_release() {
 		return
 	}
 	for version in 3.13 3.14; do
+		links "next $version" "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" "/usr/bin/python$version" /mnt/py_steps.py
 		for case in modules cells; do
 			spans "next $version" $case -- "$TOP/tests/engines/in_root" "$root" "$TOP/tests/programs" "/usr/bin/python$version" /mnt/py_steps.py
 		done

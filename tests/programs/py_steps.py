@@ -287,6 +287,25 @@ def modules_of_threads(n):
         t.join()
 
 
+def link(depth):
+    first = now()
+    if depth:
+        linked(depth - 1)
+    return first, now()
+
+
+def linked(depth):
+    before = now()
+    first, last = link(depth)
+    calls.append((before, first, last, now(), threading.get_native_id(), "link"))
+
+
+def links(n):
+    """Functions that call one another without the help of C, as modules are called."""
+    for i in range(n):
+        linked(i % 6)
+
+
 def tower(n):
     """More of them than have a slice."""
     for _ in range(n):
