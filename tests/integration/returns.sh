@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # There is no return probe where it would end the target: in Go functions, and in processes with a
-# shadow stack on kernels that do not keep it in step.
+# shadow stack on kernels that do not keep it in step. And what two probes of one call see of its return.
 
 . "$(dirname "$0")/../lib.sh"
 
@@ -55,6 +55,14 @@ test_like_go() {
 	same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/t.err")" 1
 	check_rc "inftrace engines says so" 0 'warning: main.work in .* is a Go function' "$INFTRACE" engines \
 		-e <(sed 's/"instant"/"symbol"/' "$TMP/like_go.json") "$TMP/like_go"
+}
+
+# A slice of the function that is the step lies within it.
+test_step_too() {
+	check "a step and a slice of one call: recorded" line_recorded "$TMP/like_go" --engine none -u "like_go:c_work@step" -u "like_go:c_work@graph"
+	expect "the slice is within the step" "(lambda steps, slices: len(steps) == len(slices) == 100 and
+		all(s['ts'] <= g['ts'] and g['ts'] + g['dur'] <= s['ts'] + s['dur'] + 1e-6 for s, g in zip(steps, slices)))(
+		*(sorted((e for e in t if e.get('cat') == i), key=lambda e: e['ts']) for i in ('step', 'graph')))" t="$TMP/t.json"
 }
 
 # A process that says it has a shadow stack.
