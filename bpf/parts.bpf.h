@@ -28,8 +28,8 @@ enum parts_of {
 #define PYTHON_ITEMS 512 /* of a list that are read */
 /* Memory around what is read of objects: they lie close together, and a read costs the same whatever its length. Powers of two; a line
  * is within a page. */
-#define PYTHON_LINE 256
-#define PYTHON_LINES 32
+#define PYTHON_LINE 512
+#define PYTHON_LINES 16
 
 /* Where an attribute was found the last time. */
 struct python_place {
