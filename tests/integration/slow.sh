@@ -176,12 +176,12 @@ test_stalled() {
 	if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$disk" 2>/dev/null; then
 		# a write to a frozen filesystem waits in the kernel, as for a disk that does not answer
 		"${run[@]}" --strict --ring-size 1MB -o "$disk/t.json" -- \
-			sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 1000 >'$TMP/counts'" 2>"$TMP/err" &
+			sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 2000 >'$TMP/counts'" 2>"$TMP/err" &
 		recorder=$!
 		wait_until 60 test -s "$disk/t.json"
 		fsfreeze -f "$disk"
-		# more than the ring holds; whatever happens to this script
-		(trap '' TERM && sleep 3 && fsfreeze -u "$disk") &
+		# more than the rings hold, but over a second's of each: a busy machine may keep the recorder waiting for a CPU; whatever happens to this script
+		(trap '' TERM && sleep 5 && fsfreeze -u "$disk") &
 		thaw=$!
 		ends "stalled disk" 0 "$recorder" "recording" "$TMP/err"
 		wait "$thaw"
