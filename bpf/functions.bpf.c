@@ -23,7 +23,7 @@ struct frame_walk {
 	struct thread *t;
 	u64 sp;
 	u32 id, found;
-	u32 ip;
+	u32 ip; /* if sp is 0 */
 };
 
 /* Whether the innermost function was left without a return: its entry is below the stack now. */
@@ -71,9 +71,9 @@ static long frame_match(u32 i, struct frame_walk *w)
 	if (depth == 0 || depth > FRAMES_MAX)
 		return 1;
 	f = frame_at(w->t, depth - 1);
-	if (f->sp == w->sp && f->probe == w->id)
+	if (f->probe == w->id && (w->sp ? f->sp == w->sp : f->ip == w->ip))
 		w->found = depth;
-	return w->found || f->sp > w->sp;
+	return w->found || (w->sp && f->sp > w->sp);
 }
 
 /*
@@ -87,19 +87,6 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 	if (t && !frame_match(0, &w))
 		bpf_loop(FRAMES_MAX, frame_match, &w, 0);
 	return w.found;
-}
-
-static long python_span_match(u32 i, struct frame_walk *w)
-{
-	u32 depth = w->t->depth - i;
-	struct frame *f;
-
-	if (depth == 0 || depth > FRAMES_MAX)
-		return 1;
-	f = frame_at(w->t, depth - 1);
-	if (f->probe == w->id && (w->sp ? f->sp == w->sp : f->ip == w->ip))
-		w->found = depth;
-	return w->found != 0;
 }
 
 static long python_span_drop(u32 i, struct frame_walk *w)
@@ -123,7 +110,7 @@ __noinline u64 python_span_end(struct thread *t, u32 id, u64 sp, u32 ip)
 
 	if (!t || !t->depth)
 		return 0;
-	bpf_loop(FRAMES_MAX, python_span_match, &w, 0);
+	bpf_loop(FRAMES_MAX, frame_match, &w, 0);
 	if (!w.found)
 		return 0;
 	w.ip = frame_at(t, w.found - 1)->ip;
@@ -727,11 +714,15 @@ static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
 /* The interpreter leaves a function. Returns the stack pointer of its slice; 0: it has none. */
 static __always_inline u64 python_span_leave(struct pt_regs *ctx, struct thread *t, u32 id, u64 cookie, u64 sp)
 {
-	const struct probe *p = bpf_map_lookup_elem(&probes, &id);
-	u32 key = t->python_span_key;
-	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &key);
+	u32 key = t->python_span_key - 1;
+	const struct python_calls *c;
+	const struct probe *p;
 
-	if (!p || p->role == ROLE_STEP || !c || !t->depth)
+	if (!t->depth || !t->python_span_key)
+		return 0;
+	p = bpf_map_lookup_elem(&probes, &id);
+	c = bpf_map_lookup_elem(&python_calls, &key);
+	if (!p || p->role == ROLE_STEP || !c)
 		return 0;
 	if (c->how == PYTHON_BY_CALL)
 		return python_span_end(t, id, sp, 0);
@@ -834,7 +825,7 @@ static __always_inline void python_called(struct pt_regs *ctx, struct task_struc
 	}
 	if (call->what == PYTHON_IS_SPAN) {
 		t->python_span_state = call->state;
-		t->python_span_key = call->key;
+		t->python_span_key = 1 + call->key;
 	} else {
 		if (!pair && !python_step_begins(of, t, p, call, PT_REGS_SP(ctx), open))
 			return;

@@ -314,7 +314,7 @@ struct thread {
 	u64 python_seen; /* the frame of the call that a probe has seen, of steps that are two functions */
 	u64 python_key; /* in python_calls */
 	u64 python_watched, python_previous; /* the same frame, if a watchpoint has seen it begin; the one that called it */
-	u64 python_span_state, python_span_key; /* as above, of the latest Python function that is a slice */
+	u64 python_span_state, python_span_key; /* as above, of the latest Python function that is a slice; 1 + the key */
 	u64 work_seen_ns; /* see engine_called() */
 	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */

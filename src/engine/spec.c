@@ -654,12 +654,10 @@ static void called_free(struct called **all)
 	free(all);
 }
 
-const char *probe_record_name(const struct probe_spec *s, const struct rec_function *r)
+const char *probe_called_name(const struct probe_spec *s, const struct rec_function *r)
 {
-	const char *text = "";
+	const char *text = probe_arg_string(s, (unsigned int)s->name_arg, probe_record_strings(s, r));
 
-	if (s->called)
-		text = probe_arg_string(s, (unsigned int)s->name_arg, probe_record_strings(s, r));
 	return (*text ? called_get(s->called, text) : NULL) ?: probe_spec_name(s, r->vals);
 }
 

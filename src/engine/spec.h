@@ -246,8 +246,14 @@ const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec
 /* The string of one argument among them. */
 const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs);
 
+/* What a call with `called` is called. */
+const char *probe_called_name(const struct probe_spec *s, const struct rec_function *r);
+
 /* What a call is called: by one of its strings, or probe_spec_name(). It stays as long as the table. */
-const char *probe_record_name(const struct probe_spec *s, const struct rec_function *r);
+static inline const char *probe_record_name(const struct probe_spec *s, const struct rec_function *r)
+{
+	return s->called ? probe_called_name(s, r) : probe_spec_name(s, r->vals);
+}
 
 const char *probe_role_name(enum probe_role role);
 

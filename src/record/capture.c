@@ -86,8 +86,14 @@ static int load_probes(struct capture *c, const struct record_options *o)
 		err = probe_table_add_option(&c->probes, o->uprobes[i]);
 	for (size_t i = 0; i < o->n_py_steps && !err; i++)
 		err = probe_table_add_python(&c->probes, o->py_steps[i], ROLE_STEP);
-	for (size_t i = 0; i < o->n_py_spans && !err; i++)
+	for (size_t i = 0; i < o->n_py_spans && !err; i++) {
+		const struct probe_spec *s;
+
 		err = probe_table_add_python(&c->probes, o->py_spans[i], ROLE_OTHER);
+		s = err ? NULL : &c->probes.specs[c->probes.n - 1];
+		if (s && s->role != ROLE_OP && !record_wants_trace(o))
+			err = log_fail(-EINVAL, "--py-span %s: without a trace, operators only are recorded: write @op behind it, or -o FILE", s->symbol);
+	}
 	return err;
 }
 

@@ -376,7 +376,7 @@ SHAPE(SOCKET | SEQUENCE, chunks, COUNT, FIRST, "parts of the answer after the he
 SHAPE(SOCKET | SEQUENCE, write_blocked_us, US, OPTIONAL, "time in calls that wrote the answer and blocked, as when the client reads slowly; 0 "
 	"for a server with non-blocking writes")
 SHAPE(SOCKET, end_not_seen, TRUE, OPTIONAL, "`true`: it was answered, but the end of the answer had not been seen when the recording ended")
-SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: it had not been answered when the recording ended, but for a header that says with its last field that the answer comes in chunks")
+SHAPE(SOCKET, unfinished, TRUE, OPTIONAL, "`true`: when the recording ended nothing of an answer had been written, or only a header that says with its last field that chunks follow")
 SHAPE(SOCKET, source_kind, ONE_OF(socket), REQUIRED, ELSEWHERE)
 SHAPE(SOCKET, joined, FALSE, OPTIONAL, ELSEWHERE)
 STAGE(SOCKET, total, US, REQUIRED, "from the arrival of its first bytes to the end of the system call that wrote the last of the answer")

@@ -411,6 +411,7 @@ test_spans_refused() {
 	for name in "" "a..b" "f(" "f(request=a)" "f(name=a)" "f(a=type(b) == 1)" "f(a=b)@step" "f(a=b)@"; do
 		check_rc "--py-span '$name' is refused" 2 "--py-span .*write MODULE" "$INFTRACE" record --py-span "$name" -o "$TMP/refused.json" -- true
 	done
+	check_rc "--py-span without a trace is refused" 2 '--py-span f: without a trace, .*@op' "$INFTRACE" record --py-span 'f(a=b)' --profile "$TMP/refused.jsonl" -- true
 }
 
 # What makes the steps cannot be left out: it is said what stays when all else is off.

@@ -180,7 +180,8 @@ test_stalled() {
 		recorder=$!
 		wait_until 60 test -s "$disk/t.json"
 		fsfreeze -f "$disk"
-		# more than the rings hold, but over a second's of each: a busy machine may keep the recorder waiting for a CPU; whatever happens to this script
+		# for longer than the rings would last, each of which lasts for more than a second, as long as the recorder may wait for a
+		# CPU on a busy machine. The thaw comes whatever happens to this script
 		(trap '' TERM && sleep 5 && fsfreeze -u "$disk") &
 		thaw=$!
 		ends "stalled disk" 0 "$recorder" "recording" "$TMP/err"

@@ -6,8 +6,8 @@
     check_py_steps.py TRACE LOG --slices [NAME]
 
 Each call must be one step of that name, which covers all between the function's first and last line, and nothing
-outside of the call; or a slice, called as its class, or NAME. If the recorder says that a forked child got its probes so many ms late, its first calls may be missing for as
-long. Prints what differs, and exits with 1 if anything does.
+outside of the call; or a slice, called as its class, or NAME. If the recorder says that a forked child got its probes so many ms
+late, its first calls may be missing for as long. Prints what differs, and exits with 1 if anything does.
 """
 import sys
 

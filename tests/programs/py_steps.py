@@ -227,7 +227,6 @@ class Module:
         finally:
             times.append(now())
 
-
     def within(self, times, *args):
         """The same; an inner function uses self."""
         times.append(now())
