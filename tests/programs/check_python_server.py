@@ -24,9 +24,13 @@ def overlap(held, begin, end):
 
 
 def names_large(shape, causes, plant, held):
-    """Whether what parses is among a request's causes: its function, or, as that waits for a CPU, its thread."""
+    """Whether what parses is among a request's causes: its function, or its thread as that waits for a CPU."""
     threads = {h[2] for h in held} if plant == "gil" else ()
-    return any("parse_large (serve.py:" in shape.get(f"{causes}{i}_in", "") or shape.get(f"{causes}{i}_tid") in threads for i in range(1, 5))
+
+    def waits(cause):
+        return shape.get(cause + "tid") in threads and shape[cause + "state"] == "runnable" and ns(shape[cause + "us"]) > NOT_LOST_NS
+
+    return any("parse_large (serve.py:" in shape.get(cause + "in", "") or waits(cause) for cause in (f"{causes}{i}_" for i in range(1, 5)))
 
 
 def check_held(clients, got, plant, held, passed):
