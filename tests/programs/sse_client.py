@@ -53,24 +53,24 @@ class Connection:
 
 
 def chunks_of(c, header):
-    """When each part of an answer came."""
+    """When each part of an answer came, as it comes."""
     if b"chunked" in header:
-        times = []
         while True:
-            size, at = c.until(b"\r\n")
+            size, _ = c.until(b"\r\n")
             if int(size, 16) == 0:
                 c.until(b"\r\n")
-                return times
-            times.append(c.exactly(int(size, 16) + 2)[1])
+                return
+            yield c.exactly(int(size, 16) + 2)[1]
     if b"Content-Length" in header:
         length = int(header.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-        return [c.exactly(length)[1]] if length else []
-    times = []
+        if length:
+            yield c.exactly(length)[1]
+        return
     while True:
         part, at = c.until(b"\n\n")
         if not part:
-            return times
-        times.append(at)
+            return
+        yield at
 
 
 def request(c, path, say=False):
@@ -81,9 +81,12 @@ def request(c, path, say=False):
     if b" 100 " in header:
         c.sock.sendall(body)
         header = c.until(b"\r\n\r\n")[0]
-    if say:
-        tell(begins=path)
-    tell(request="POST " + path.split("?")[0], sent=sent, first=first, chunks=chunks_of(c, header))
+    chunks = []
+    for at in chunks_of(c, header):
+        if say and not chunks:
+            tell(begins=path)
+        chunks.append(at)
+    tell(request="POST " + path.split("?")[0], sent=sent, first=first, chunks=chunks)
 
 
 def client(port, path, n, seed):
