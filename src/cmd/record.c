@@ -75,7 +75,7 @@ static const struct argp_option options[] = {
 		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); or an execution trace, .et "
 		"(Chakra); or what PyTorch's tools take, .kineto.json[.gz] and .et.json; may be repeated (default: inftrace-COMM-PID.json, or .pftrace with -e +samples; none with --profile alone)",
 		2 },
-	{ "profile", CMD_TEXT(struct record_options, profile), "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
+	{ "profile", CMD_TEXT(struct record_options, profile), "FILE", 0, "profile, a JSON line per engine step, appended; .gz: compressed; - for stdout", 2 },
 	{ "strict", CMD_TRUE(struct record_options, strict), NULL, 0, "exit with 4 if a record was lost, with 2 if no file has what -u names", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
 	{ "commit-sha", CMD_TEXT(struct record_options, commit_sha), "SHA", 0, NULL, 5 },

@@ -53,7 +53,9 @@ static const struct argp_option options[] = {
 		2 },
 	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
-		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et,et.json,kineto.json,kineto.json.gz (default: json)", 2 },
+		"formats of the files in --output-dir: of traces json,json.gz,pftrace,pftrace.gz,et,et.json,kineto.json,kineto.json.gz, of "
+		"profiles jsonl or jsonl.gz (default: json,jsonl)",
+		2 },
 	{ "chakra-names", CMD_TRUE(struct record_options, chakra_names), NULL, 0,
 		"name the traces in --output-dir kineto_pidPID_MS.json and chakra_trace_pidPID_MS.et", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
@@ -112,6 +114,12 @@ static int add_format(struct record_options *o, const char *name)
 	const char *format = NULL, *nearest;
 
 	_Static_assert(sizeof(known) / sizeof(known[0]) <= FORMATS_MAX, "each may be given once");
+	if (!strcmp(name, "jsonl") || !strcmp(name, "jsonl.gz")) {
+		if (o->profile_format)
+			return log_fail(-EINVAL, "--format: give one of jsonl and jsonl.gz, once");
+		o->profile_format = name[5] ? "jsonl.gz" : "jsonl";
+		return 0;
+	}
 	for (size_t i = 0; i < n_known; i++) {
 		if (!strcmp(name, known[i]))
 			format = known[i];
@@ -119,7 +127,7 @@ static int add_format(struct record_options *o, const char *name)
 	if (!format) {
 		nearest = nearest_name(name, known, n_known);
 		return log_fail(-EINVAL, "--format: '%.40s' is not a format%s%s; there are json, json.gz, "
-					 "pftrace, pftrace.gz, et, et.json, kineto.json, kineto.json.gz",
+					 "pftrace, pftrace.gz, et, et.json, kineto.json, kineto.json.gz, and of profiles jsonl, jsonl.gz",
 			name, nearest ? "; nearest: " : "", nearest ? nearest : "");
 	}
 	for (size_t i = 0; i < o->n_formats; i++) {
@@ -286,10 +294,11 @@ static int check_combination(const struct record_options *o)
 		return log_fail(-EINVAL, "%s: with %s the files are named by time: give --output-dir and --format",
 			o->n_outputs ? "-o" : "--profile",
 			windows ? "windows" : "--flight-recorder");
-	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->chakra_names))
+	if (!record_by_time(o) && (o->output_dir || o->n_formats || o->profile_format || o->chakra_names))
 		return log_fail(-EINVAL, "%s needs --window-flag, --window or --flight-recorder: without them give -o",
-			o->output_dir ? "--output-dir" : o->n_formats ? "--format"
-								      : "--chakra-names");
+			o->output_dir                        ? "--output-dir"
+			: o->n_formats || o->profile_format ? "--format"
+							    : "--chakra-names");
 	if (flight && (o->max_steps || o->max_steps_each))
 		return log_fail(-EINVAL, "%s is for windows; a flight recorder ends with -d, if at all",
 			o->max_steps ? "--max-steps" : "--max-steps-per-process");
@@ -327,6 +336,8 @@ int record_window_check(struct record_options *o)
 		return 0;
 	if (!o->n_formats)
 		o->formats[o->n_formats++] = "json";
+	if (!o->profile_format)
+		o->profile_format = "jsonl";
 	if (!o->output_dir)
 		o->output_dir = ".";
 	err = outfile_check_directory(o->output_dir, why);

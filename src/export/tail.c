@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/map.h"
@@ -26,10 +28,11 @@ struct file_id {
 
 struct tail_file {
 	struct file_id id;
-	uint64_t offset; /* of the first byte not taken yet: the beginning of a line */
+	uint64_t offset; /* of the first byte not taken yet: the beginning of a line, or of a gzip member */
 	uint64_t lines;  /* before it */
 	bool seen;       /* at this look */
 	bool skipping;   /* within a line that is too long */
+	bool damaged;    /* gzip: the rest cannot be read */
 	bool failed;     /* was reported */
 	UT_hash_handle hh;
 };
@@ -41,6 +44,9 @@ struct tail {
 	struct tail_counts counts;
 	char *buf;
 	size_t size;
+	z_stream z;
+	char *text; /* unpacked */
+	size_t text_size;
 	uint64_t problems;
 	bool full_said;
 	struct file_id next; /* the first file for which no time or bytes were left: the next look begins with it, if has_next */
@@ -88,21 +94,23 @@ static void tail_on_bad_line(void *ctx, uint64_t number, const char *why)
 		log_warn("%s: line %llu: %s", t->path, (unsigned long long)(t->lines_before + number), why);
 }
 
-static int tail_take_lines(struct tail *t, struct tail_file *file, size_t len)
+/* The lines are so many bytes of the file. */
+static int tail_take_lines(struct tail *t, struct tail_file *file, const char *text, size_t len, size_t bytes)
 {
 	static const struct profile_reader_ops ops = { tail_on_line, tail_on_bad_line };
 	struct json_source source;
 	int err;
 
 	t->lines_before = file->lines;
-	err = json_source_open_mem(&source, t->buf, len);
+	err = json_source_open_mem(&source, text, len);
 	if (!err)
 		err = profile_read(&source, &ops, t);
 	json_source_close(&source);
-	for (const char *p = t->buf; (p = memchr(p, '\n', len - (size_t)(p - t->buf))); p++)
+	for (const char *p = text; (p = memchr(p, '\n', len - (size_t)(p - text))); p++)
 		file->lines++;
-	file->offset += len;
-	t->counts.bytes += len;
+	file->offset += bytes;
+	t->counts.bytes += bytes;
+	t->left -= t->left < len ? t->left : len;
 	return err;
 }
 
@@ -136,6 +144,19 @@ static void skip_hole(struct tail_file *file, int fd, uint64_t end)
 		file->offset = (uint64_t)data < end ? (uint64_t)data : end;
 }
 
+/* Returns how many bytes at the file's offset are in t->buf, at most `size`; -errno. */
+static ssize_t tail_read_block(struct tail *t, const struct tail_file *file, int fd, size_t size)
+{
+	ssize_t n;
+
+	if (t->size < size) {
+		t->buf = xreallocarray(t->buf, size, 1);
+		t->size = size;
+	}
+	n = pread(fd, t->buf, size, (off_t)file->offset);
+	return n < 0 ? -errno : n;
+}
+
 /* Reads whole lines up to `end`, which is the size of the file. */
 static int tail_read_lines(struct tail *t, struct tail_file *file, int fd, uint64_t end)
 {
@@ -149,22 +170,17 @@ static int tail_read_lines(struct tail *t, struct tail_file *file, int fd, uint6
 			skip_hole(file, fd, end);
 		if (clock_mono_ns() > t->until_ns)
 			t->left = 0;
-		if (t->size < size) {
-			t->buf = xreallocarray(t->buf, size, 1);
-			t->size = size;
-		}
-		n = pread(fd, t->buf, size, (off_t)file->offset);
+		n = tail_read_block(t, file, fd, size);
 		if (n < 0)
-			return -errno;
+			return (int)n;
 		newline = n ? memrchr(t->buf, '\n', (size_t)n) : NULL;
 		if (file->skipping) {
 			tail_skip_part(t, file, (size_t)n);
 		} else if (newline) {
 			n = newline - t->buf + 1;
-			err = tail_take_lines(t, file, (size_t)n);
+			err = tail_take_lines(t, file, t->buf, (size_t)n, (size_t)n);
 			if (err)
 				return err;
-			t->left -= t->left < (size_t)n ? t->left : (size_t)n;
 		} else if ((size_t)n < size) {
 			return 0; /* the line is not complete yet */
 		} else if (size < TAIL_LINE_MAX) {
@@ -174,6 +190,78 @@ static int tail_read_lines(struct tail *t, struct tail_file *file, int fd, uint6
 		}
 	}
 	return 0;
+}
+
+/*
+ * Unpacks the member at the beginning of `len` bytes of a file behind *text_len bytes of text, which it updates. Returns its
+ * length; 0: it is not complete; -EBADMSG: it is damaged, or of another tool: it does not end with a line, or is longer
+ * than a line may be.
+ */
+static ssize_t tail_unpack_member(struct tail *t, const char *from, size_t len, size_t *text_len)
+{
+	z_stream *z = &t->z;
+	size_t room;
+	int zret;
+
+	inflateReset(z);
+	z->next_in = (unsigned char *)from;
+	z->avail_in = (unsigned int)len;
+	do {
+		room = t->text_size - *text_len - z->total_out;
+		if (!room) {
+			if (z->total_out > TAIL_LINE_MAX)
+				return -EBADMSG;
+			t->text_size = t->text_size ? 2 * t->text_size : 2 * TAIL_BLOCK;
+			t->text = xreallocarray(t->text, t->text_size, 1);
+			room = t->text_size - *text_len - z->total_out;
+		}
+		z->next_out = (unsigned char *)t->text + *text_len + z->total_out;
+		z->avail_out = (unsigned int)room;
+		zret = inflate(z, Z_NO_FLUSH);
+	} while (zret == Z_OK && !z->avail_out);
+	if (zret != Z_STREAM_END)
+		return zret == Z_OK || zret == Z_BUF_ERROR ? 0 : -EBADMSG;
+	*text_len += z->total_out;
+	if (z->total_out && t->text[*text_len - 1] != '\n')
+		return -EBADMSG;
+	return (ssize_t)(len - z->avail_in);
+}
+
+/* The same as tail_read_lines() for a file of gzip members, each of whole lines. */
+static int tail_read_members(struct tail *t, struct tail_file *file, int fd, uint64_t end)
+{
+	size_t size = TAIL_BLOCK, text_len, done;
+	ssize_t n, member;
+	int err;
+
+	while (file->offset < end && t->left) {
+		if (clock_mono_ns() > t->until_ns)
+			t->left = 0;
+		n = tail_read_block(t, file, fd, size);
+		if (n < 0)
+			return (int)n;
+		member = 0;
+		for (text_len = done = 0; done < (size_t)n && text_len < TAIL_BLOCK; done += (size_t)member) {
+			member = tail_unpack_member(t, t->buf + done, (size_t)n - done, &text_len);
+			if (member <= 0)
+				break;
+		}
+		err = done ? tail_take_lines(t, file, t->text, text_len, done) : 0;
+		if (err || member < 0)
+			return err ? err : (int)member;
+		if (!done && ((size_t)n < size || size >= TAIL_LINE_MAX))
+			return (size_t)n < size ? 0 : -EBADMSG; /* it is not complete yet */
+		if (!done)
+			size *= 2;
+	}
+	return 0;
+}
+
+static bool is_gzip(int fd)
+{
+	unsigned char magic[2];
+
+	return pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
 static struct tail_file *tail_get_file(struct tail *t, const struct file_id *id)
@@ -202,7 +290,7 @@ static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 {
 	struct file_id id = { .ino = st->stx_ino, .dev_major = st->stx_dev_major, .dev_minor = st->stx_dev_minor };
 	struct tail_file *file;
-	int err;
+	int err = 0;
 
 	if (st->stx_mask & STATX_BTIME)
 		id.made_ns = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
@@ -214,7 +302,7 @@ static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 		if (problem_is_shown(t))
 			log_warn("%s: got shorter: reading it from its beginning", t->path);
 		file->offset = file->lines = 0;
-		file->skipping = false;
+		file->skipping = file->damaged = false;
 	}
 	if (t->waits && !memcmp(&file->id, &t->next, sizeof(t->next)))
 		t->waits = false;
@@ -222,13 +310,15 @@ static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 		t->next = file->id;
 		t->has_next = true;
 	}
-	err = t->waits ? 0 : tail_read_lines(t, file, fd, st->stx_size);
-	t->counts.unread += st->stx_size > file->offset && !file->skipping ? st->stx_size - file->offset : 0;
+	if (!t->waits && !file->damaged)
+		err = is_gzip(fd) ? tail_read_members(t, file, fd, st->stx_size) : tail_read_lines(t, file, fd, st->stx_size);
+	file->damaged |= err == -EBADMSG;
+	t->counts.unread += st->stx_size > file->offset && !file->skipping && !file->damaged ? st->stx_size - file->offset : 0;
 	if (err && !file->failed) {
 		file->failed = true;
 		t->counts.errors++;
 		if (problem_is_shown(t))
-			log_warn("cannot read %s: %s", t->path, strerror(-err));
+			log_warn("cannot read %s: %s", t->path, file->damaged ? "damaged, or not compressed by inftrace: unpack it first" : strerror(-err));
 	}
 }
 
@@ -256,6 +346,16 @@ static int tail_read_path(struct tail *t, int dir, const char *name, const char 
 	return err;
 }
 
+static bool is_profile_name(const char *name)
+{
+	static const char *const suffixes[] = { ".jsonl", ".jsonl.gz", ".jsonl.part", ".jsonl.gz.part" }; /* .part: is being written */
+	bool is = false;
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		is |= text_has_suffix(name, suffixes[i]);
+	return is && name[0] != '.';
+}
+
 static void tail_read_directory(struct tail *t, const char *path)
 {
 	DIR *dir = opendir(path);
@@ -266,8 +366,7 @@ static void tail_read_directory(struct tail *t, const char *path)
 	if (!dir)
 		return;
 	while ((entry = readdir(dir))) {
-		/* also a profile that is being written */
-		if (entry->d_name[0] == '.' || !(text_has_suffix(entry->d_name, ".jsonl") || text_has_suffix(entry->d_name, ".jsonl.part")))
+		if (!is_profile_name(entry->d_name))
 			continue;
 		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
 		err = tail_read_path(t, dirfd(dir), entry->d_name, whole, false);
@@ -339,9 +438,7 @@ static const char *path_refusal(const char *path, char *buf, size_t size)
 	} else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
 		why = "is neither a regular file nor a directory";
 	} else if (S_ISREG(st.st_mode) && pread(fd, &first, 1, 0) == 1) {
-		if (first == 0x1f)
-			why = "is compressed: unpack it first";
-		else if (first == '[' || first == '\n')
+		if (first == '[' || first == '\n')
 			why = "is a trace, not a profile: record with --profile FILE";
 	}
 	if (fd >= 0)
@@ -362,6 +459,8 @@ int tail_new(char *const *paths, size_t n, struct tail **ret)
 		return log_fail(-EINVAL, "%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
 	}
 	t = xcalloc(1, sizeof(*t));
+	if (inflateInit2(&t->z, 15 + 16) != Z_OK)
+		out_of_memory();
 	t->paths = paths;
 	t->n = n;
 	*ret = t;
@@ -379,6 +478,8 @@ void tail_free(struct tail *t)
 		HASH_DEL(t->files, file);
 		free(file);
 	}
+	inflateEnd(&t->z);
+	free(t->text);
 	free(t->buf);
 	free(t);
 }

@@ -43,7 +43,8 @@
 #define MEMBER_F_EXTRA 0x04
 #define MEMBER_F_COMMENT 0x10
 #define MEMBER_GAP_MIN 512           /* smaller gaps in a page do not get a member */
-#define LARGE_BYTES (3 * PAGE_BYTES) /* holds any event, even one that does not compress */
+#define LARGE_BYTES (3 * PAGE_BYTES) /* holds any event, even one that does not compress; a line may be longer */
+#define MEMBERS_BYTES (64 * PAGE_BYTES)
 #define RATIO_ONE 32
 
 /*
@@ -185,6 +186,7 @@ size_t framing_within(enum writer_mode mode, const char *text, size_t len, size_
 	case WRITER_GZIP:
 		return json_within(text, len, limit);
 	case WRITER_LINES:
+	case WRITER_LINES_GZIP:
 		return lines_within(text, len, limit);
 	default:
 		return packets_within(text, len, limit);
@@ -203,7 +205,8 @@ struct gzip {
 	uint64_t offset; /* in the file, of the first member */
 	size_t used;
 	size_t ratio; /* how far a page's text was compressed, in RATIO_ONE: a guess for the next */
-	unsigned char members[64 * PAGE_BYTES];
+	unsigned char *members; /* grows for a line that is longer */
+	size_t size;
 };
 
 static unsigned char *put_le32(unsigned char *p, uint32_t v)
@@ -279,8 +282,12 @@ static size_t fill_page(struct gzip *g, const char *text, size_t left)
 		} else if (gap < PAGE_BYTES) {
 			gzip_add_member(g, text, 0, gap);
 			return 0;
-		} else {
-			gap = LARGE_BYTES; /* one event that is larger than a page and does not compress */
+		} else { /* one event that is larger than a page and does not compress */
+			gap = deflateBound(&g->z, len) + MEMBER_HEADER + MEMBER_TRAILER;
+			if (g->used + gap + PAGE_BYTES > g->size) {
+				g->size = g->used + gap + PAGE_BYTES;
+				g->members = xreallocarray(g->members, g->size, 1);
+			}
 		}
 	}
 	/* slightly less, so that the next guess is rarely too long */
@@ -301,7 +308,7 @@ static size_t gzip_pack(struct gzip *g, uint64_t offset, const char *text, size_
 
 	g->offset = offset;
 	g->used = 0;
-	while (done < len && g->used + LARGE_BYTES <= sizeof(g->members))
+	while (done < len && g->used + LARGE_BYTES <= g->size)
 		done += fill_page(g, text + done, len - done);
 	*ret_bytes = (const char *)g->members;
 	*ret_len = g->used;
@@ -506,8 +513,10 @@ static void writer_free(struct writer *w)
 {
 	free_blocks(w->first);
 	free_blocks(w->spares);
-	if (w->gzip)
+	if (w->gzip) {
 		deflateEnd(&w->gzip->z);
+		free(w->gzip->members);
+	}
 	free(w->gzip);
 	pthread_cond_destroy(&w->more);
 	pthread_cond_destroy(&w->all);
@@ -785,6 +794,60 @@ int writer_close(struct writer *w)
 
 /* ---- the caller: the beginning ---- */
 
+#define CUT_BYTES (64u << 10) /* looked at at a time */
+
+/* Returns where the last whole member ends, or -errno. */
+static off_t members_end(int fd, unsigned char *in, unsigned char *out)
+{
+	z_stream z = { 0 };
+	off_t at = 0, end = 0;
+	int zret = Z_OK;
+	ssize_t n;
+
+	if (inflateInit2(&z, 15 + 16) != Z_OK)
+		out_of_memory();
+	while (zret == Z_OK && (n = pread(fd, in, CUT_BYTES, at)) > 0) {
+		at += n;
+		z.next_in = in;
+		z.avail_in = (unsigned int)n;
+		while (zret == Z_OK && z.avail_in) {
+			z.next_out = out;
+			z.avail_out = CUT_BYTES;
+			zret = inflate(&z, Z_NO_FLUSH);
+			if (zret == Z_STREAM_END) {
+				end = at - z.avail_in;
+				zret = inflateReset(&z);
+			}
+		}
+	}
+	inflateEnd(&z);
+	return n < 0 ? -errno : end;
+}
+
+int writer_cut_member(int fd)
+{
+	unsigned char *buf = xmalloc(2 * CUT_BYTES);
+	int in = outfile_reopen(fd);
+	struct stat st;
+	off_t end;
+	int err = in < 0 ? in : 0;
+
+	if (!err) {
+		end = members_end(in, buf, buf + CUT_BYTES);
+		err = end < 0 ? (int)end : 0;
+	}
+	if (!err && fstat(fd, &st))
+		err = -errno;
+	if (!err && st.st_size && !end)
+		err = -EBADMSG;
+	if (!err && end < st.st_size && ftruncate(fd, end))
+		err = -errno;
+	if (in >= 0)
+		close(in);
+	free(buf);
+	return err;
+}
+
 struct writer *writer_new(int fd, const char *name, enum writer_mode mode)
 {
 	struct writer *w = xcalloc(1, sizeof(*w));
@@ -804,9 +867,11 @@ struct writer *writer_new(int fd, const char *name, enum writer_mode mode)
 		w->start = w->offset = (uint64_t)st.st_size;
 	w->name = xstrdup(name);
 	w->first = w->cur = new_block(w, BLOCK_SIZE);
-	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) {
+	if (mode == WRITER_GZIP || mode == WRITER_LINES_GZIP || mode == WRITER_PACKETS_GZIP) {
 		w->gzip = xcalloc(1, sizeof(*w->gzip));
 		w->gzip->mode = mode;
+		w->gzip->size = MEMBERS_BYTES;
+		w->gzip->members = xmalloc(MEMBERS_BYTES);
 		w->gzip->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
 		/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the members get our own headers */
 		if (deflateInit2(&w->gzip->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)

@@ -29,6 +29,7 @@ enum writer_mode {
 	WRITER_PLAIN,   /* JSON events with padding */
 	WRITER_GZIP,    /* the same without padding, as gzip members */
 	WRITER_LINES,   /* as is: for formats that must not be padded */
+	WRITER_LINES_GZIP,
 	WRITER_PACKETS, /* as is: fields of protobuf, whose readers tolerate a torn last one */
 	WRITER_PACKETS_GZIP,
 };
@@ -42,6 +43,10 @@ struct writer_floor {
 	double percent;
 };
 #define WRITER_FLOOR ((struct writer_floor){ .bytes = UINT64_C(1) << 30, .percent = 5 })
+
+/* Cuts off what follows the last whole member of a file of WRITER_*_GZIP, since a run that was killed may have left half of one.
+ * Returns 0 or -errno; -EBADMSG: it does not begin with a member. */
+int writer_cut_member(int fd);
 
 /* Takes over fd; `name` is for messages and is copied. */
 struct writer *writer_new(int fd, const char *name, enum writer_mode mode);
@@ -69,7 +74,7 @@ char *writer_reserve(struct writer *w);
 /* Commits the event that begins at the reserved place and ends at `end`. Returns false if it was dropped. */
 bool writer_commit(struct writer *w, const char *end);
 
-/* Appends bytes (a few MB at most) that must not be torn (mode WRITER_LINES). */
+/* Appends bytes (a few MB at most) that must not be torn (modes WRITER_LINES and WRITER_LINES_GZIP). */
 void writer_append(struct writer *w, const char *data, size_t len);
 
 /* Starts writing everything that was committed. The first error is printed once, kept and returned

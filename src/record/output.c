@@ -113,8 +113,8 @@ static int out_file_claim(int fd, const char *name)
 	return err;
 }
 
-/* Makes appended lines begin on a new line, since a run that was killed may have left half a line. -errno. */
-static int out_file_end_last_line(int fd)
+/* Makes appended lines begin on a new line, since a run that was killed may have left half a line, or half of what is compressed. -errno. */
+static int out_file_end_last_line(int fd, enum writer_mode mode)
 {
 	char last = '\n';
 	struct stat st;
@@ -122,6 +122,8 @@ static int out_file_end_last_line(int fd)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		return 0;
+	if (mode == WRITER_LINES_GZIP)
+		return writer_cut_member(fd);
 	in = outfile_reopen(fd);
 	if (in < 0)
 		return 0; /* it may be written, but not read */
@@ -463,6 +465,11 @@ struct output {
 #define LOOK_RECORDS 32 /* records between two checks of the size: some KB */
 #define NUMBER_MAX 1000000
 
+static bool is_profile(const struct output *o)
+{
+	return o->mode == WRITER_LINES || o->mode == WRITER_LINES_GZIP;
+}
+
 /* trace.json, trace.2.json, trace.3.json, ...; trace.2.json.gz */
 static char *numbered_name(const struct output *o, uint32_t number)
 {
@@ -482,7 +489,7 @@ static char *numbered_name(const struct output *o, uint32_t number)
  * failure. */
 static int create_next(struct output *o, struct out_file *ret_file)
 {
-	int fd, flags = o->mode == WRITER_LINES ? O_APPEND : 0;
+	int fd, flags = is_profile(o) ? O_APPEND : 0;
 	uint32_t number = o->number;
 	char *name = NULL;
 
@@ -786,10 +793,10 @@ static int open_profile(struct output *o)
 		free(o->file.name);
 		o->file = next;
 	}
-	err = out_file_end_last_line(fd);
+	err = out_file_end_last_line(fd, o->mode);
 	if (!err)
 		return fd;
-	log_error("cannot write %s: %s", o->base, strerror(-err));
+	log_error("cannot write %s: %s", o->base, err == -EBADMSG ? "it exists and is not compressed: choose another name" : strerror(-err));
 	out_file_drop(&o->file, fd);
 	return err;
 }
@@ -812,7 +819,10 @@ static const struct format traces[] = {
 	{ ".gz", WRITER_GZIP, chrome_sink_new, false },
 	{ "", WRITER_PLAIN, chrome_sink_new, false },
 };
-static const struct format profiles = { "", WRITER_LINES, profile_sink_new, false };
+static const struct format profiles[] = {
+	{ ".gz", WRITER_LINES_GZIP, profile_sink_new, false },
+	{ "", WRITER_LINES, profile_sink_new, false },
+};
 
 /* number: the index of the output in the recording. */
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
@@ -820,7 +830,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 {
 	struct output *o = xcalloc(1, sizeof(*o));
 	struct recording mine = *rec;
-	const struct format *format = profile ? &profiles : traces;
+	const struct format *format = profile ? profiles : traces;
 	char part[PATH_MAX];
 	const char *shown;
 	int err, fd;
@@ -892,7 +902,7 @@ static int set_add_files_of_time(struct set *set, const struct record_options *o
 		snprintf(whose, sizeof(whose), o->all ? "system" : "others");
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
-		const char *suffix = profile ? "jsonl" : o->formats[i];
+		const char *suffix = profile ? o->profile_format : o->formats[i];
 		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto"
 											  : "chakra_trace";
 		char *name;

@@ -276,7 +276,7 @@ _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same")
 static const char *loss_advice(const struct windows *w, char *buf, size_t size)
 {
 	const struct record_options *o = w->o;
-	bool gz = false;
+	bool gz = o->profile && text_has_suffix(o->profile, ".gz");
 
 	if (!w->in->dropped)
 		return "a larger --ring-size or fewer -e keeps up";

@@ -146,7 +146,7 @@ test_windows() {
 	for spec in '' once 2s every=1s for=1s every=1s,for=1s every=1s,for=9ms every=x,for=1s every=1s,every=1s $'\e[31m'; do
 		bad "--window '${spec@Q}'" 2 '^inftrace: --window: ' --window "$spec" -p "$target"
 	done
-	for list in '' xml 'json,' json,json $'json\n'; do
+	for list in '' xml 'json,' json,json $'json\n' jsonl,jsonl.gz; do
 		bad "--format '${list@Q}'" 2 '^inftrace: --format: ' --window manual --format "$list" -p "$target"
 	done
 	bad "--max-steps" 2 '^inftrace: --max-steps: .*number' --max-steps all -p "$target"

@@ -29,12 +29,10 @@ test_refused() {
 		check_rc "--prometheus $bad" 2 "inftrace: --prometheus: .*give :PORT" "$INFTRACE" export --prometheus "$bad" requests.jsonl
 	done
 	echo '[' >trace.json
-	gzip -c requests.jsonl >packed
 	check_rc "no profile" 2 'no FILE given' "$INFTRACE" export --prometheus :0
 	check_rc "another format as well" 2 'have neither another format' "$INFTRACE" export --prometheus :0 --pprof requests.jsonl
 	check_rc "missing" 1 'inftrace: none: cannot open: No such file' "$INFTRACE" export --prometheus :0 requests.jsonl none
 	check_rc "a trace" 1 'inftrace: trace.json: is a trace, not a profile' "$INFTRACE" export --prometheus :0 trace.json
-	check_rc "compressed" 1 'inftrace: packed: is compressed' "$INFTRACE" export --prometheus :0 packed
 	exporter taken requests.jsonl
 	check_rc "the port is taken" 1 "cannot listen on .*: Address already in use" \
 		"$INFTRACE" export --prometheus "$(sed 's#.*//\(.*\)/metrics#\1#' taken.url)" requests.jsonl
@@ -100,7 +98,7 @@ test_windows() {
 	check "windows: an open one counts" lines_read 300
 	tail -n +301 requests.jsonl >>windows/profile_pid1_1000.jsonl.part
 	mv windows/profile_pid1_1000.jsonl.part windows/profile_pid1_1000.jsonl
-	cp family_token_prof_good.jsonl windows/profile_pid2_1000.jsonl
+	gzip -c family_token_prof_good.jsonl >windows/profile_pid2_1000.jsonl.gz
 	check "windows: closed, and another one" "$METRICS" scrape "$URL" requests.jsonl family_token_prof_good.jsonl
 	same "windows: their number" "$("$METRICS" value "$URL" inftrace_export_files)" 2
 	rm windows/profile_pid1_1000.jsonl

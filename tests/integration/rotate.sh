@@ -96,27 +96,40 @@ test_newest() {
 	check "newest: they open" "$ROTATED" load "$few"/t.[0-9][0-9].json
 }
 
+# profile_rotated NAME FILE STOP PATTERN: a profile in FILE and further ones, at least until STOP is there: no file is begun while
+# something waits to be written. PATTERN: of those that are new.
+profile_rotated() {
+	# shellcheck disable=SC2016
+	check "$1: recorded" timeout 60 "${run[@]}" --strict --ring-size 64MB --profile "$2" -- \
+		sh -c 'until "$0" -t 2 -n 2 -s 4000 -p 50 && test -e "$1"; do :; done >"$0.counts"' "$TMP/storm" "$3"
+	# a loaded machine needs more than nine, and the window's line is in the last one
+	mapfile -t files < <(find "${2%/*}" -name "$4" | sort -V)
+	check "$1: each file is valid" "$INFTRACE" validate "${files[@]}"
+	zcat -f "${files[@]}" >"$TMP/p.jsonl"
+	expect "$1: each step is in one of ${#files[@]} files" \
+		'(sorted((l["shape"]["tid"], l["shape"]["step"]) for l in p if l["event"] == "token_prof") ==
+		 sorted({(l["shape"]["tid"], l["shape"]["step"]) for l in p if l["event"] == "token_prof"}) and
+		 sum(l["event"] == "token_prof" for l in p) == sum(n["steps"] for n in c) == 8000 * len(c) and
+		 [l["event"] for l in p].index("window_prof") == len(p) - 1)' p="$TMP/p.jsonl" c="$TMP/storm.counts"
+}
+
 test_profile() {
 	prof=$TMP/prof
 	mkdir "$prof"
 	yes '{"event":"former"}' | head -c "$((SIZE + SIZE / 16))" | sed '$d' >"$prof/p.jsonl" || true
 	cp "$prof/p.jsonl" "$TMP/former"
-	# until there is a second file: none is begun while something waits to be written
-	# shellcheck disable=SC2016
-	check "profile: recorded" timeout 60 "${run[@]}" --strict --ring-size 64MB --profile "$prof/p.jsonl" -- \
-		sh -c 'until "$0" -t 2 -n 2 -s 4000 -p 50 && test -e "$1"; do :; done >"$0.counts"' \
-		"$TMP/storm" "$prof/p.3.jsonl"
+	profile_rotated profile "$prof/p.jsonl" "$prof/p.3.jsonl" 'p.[0-9]*.jsonl'
 	check "profile: one that has its size is left as it is" cmp "$TMP/former" "$prof/p.jsonl"
-	check "profile: each file is valid" "$INFTRACE" validate "$prof"/p.[0-9]*.jsonl
-	# a loaded machine needs more than nine, and the window's line is in the last one
-	mapfile -t files < <(printf '%s\n' "$prof"/p.[0-9]*.jsonl | sort -V)
-	cat "${files[@]}" >"$TMP/p.jsonl"
-	expect "profile: each step is in one of ${#files[@]} files" \
-		'(sorted((l["shape"]["tid"], l["shape"]["step"]) for l in p if l["event"] == "token_prof") ==
-		 sorted({(l["shape"]["tid"], l["shape"]["step"]) for l in p if l["event"] == "token_prof"}) and
-		 sum(l["event"] == "token_prof" for l in p) == sum(n["steps"] for n in c) == 8000 * len(c) and
-		 [l["event"] for l in p].index("window_prof") == len(p) - 1)' p="$TMP/p.jsonl" c="$TMP/storm.counts"
 	check "profile: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
+}
+
+# Appended to what a run that was killed has left.
+test_profile_gzip() {
+	mkdir "$TMP/packed"
+	"${run[@]}" -q --profile "$TMP/packed/former" -- "$TMP/storm" -n 10 -s 10 -p 1 >/dev/null
+	grep -v 'token_prof\|window_prof' "$TMP/packed/former" | gzip >"$TMP/packed/p.jsonl.gz"
+	gzip -c "$TMP/packed/former" | head -c 100 >>"$TMP/packed/p.jsonl.gz"
+	profile_rotated "compressed profile" "$TMP/packed/p.jsonl.gz" "$TMP/packed/p.2.jsonl.gz" 'p*.jsonl.gz'
 }
 
 # Also which file it writes.

@@ -69,7 +69,7 @@ static void make(enum writer_mode mode)
 	for (n = 0; n < 1 + draw(EVENTS - 1); n++) {
 		if (mode == WRITER_PLAIN || mode == WRITER_GZIP) {
 			put_json(mode == WRITER_PLAIN);
-		} else if (mode == WRITER_LINES) {
+		} else if (mode == WRITER_LINES || mode == WRITER_LINES_GZIP) {
 			put_noise(1 + draw(60), "\n");
 			put("\n", 1);
 		} else {
@@ -92,11 +92,11 @@ static size_t wanted(size_t limit)
 
 TEST(test_all)
 {
-	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES,
-		WRITER_PACKETS, WRITER_PACKETS_GZIP };
+	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES, WRITER_LINES_GZIP, WRITER_PACKETS,
+		WRITER_PACKETS_GZIP };
 
 	for (unsigned int i = 0; i < 500; i++) {
-		enum writer_mode mode = modes[i % 5];
+		enum writer_mode mode = modes[i % 6];
 
 		make(mode);
 		for (size_t limit = 0; limit <= len + 1; limit++) {

@@ -2,9 +2,13 @@
 /* Growing profiles, and the metrics made from their lines. */
 #include "export/metrics.h"
 #include "export/tail.h"
+#include "io/writer.h"
 #include "unit.h"
 #include "util/alloc.h"
 #include "util/log.h"
+
+#include <fcntl.h>
+#include <zlib.h>
 
 #define HEAD(event, model) "{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"" model "\",\"concurrency\":1,"
 #define END ",\"graph_enabled\":false,\"runtime_flags\":{}}\n"
@@ -164,6 +168,56 @@ TEST_WITH(test_shorter, begin, end)
 	append(STEP, strlen(STEP));
 	look(UINT64_MAX);
 	assert_int_equal(tail_counts(t)->lines, 3);
+}
+
+/* A compressed profile, read while it is written: whole members. */
+TEST_WITH(test_gzip, begin, end)
+{
+	static const char half[] = { 0x1f, (char)0x8b, 8, 0 }, junk[] = "xxxxxxxxxxxxxxxxxxxxx";
+	struct writer *w = writer_new(open(path, O_WRONLY | O_APPEND | O_CLOEXEC), "profile", WRITER_LINES_GZIP);
+
+	for (unsigned int i = 0; i < 1000; i++) {
+		writer_append(w, STEP, strlen(STEP));
+		if (i % 50)
+			continue;
+		assert_int_equal(writer_sync(w), 0);
+		look(UINT64_MAX);
+		assert_int_equal(tail_counts(t)->lines, i + 1);
+		assert_int_equal(tail_counts(t)->unread, 0);
+	}
+	assert_int_equal(writer_close(w), 0);
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->lines, 1000);
+	append(half, sizeof(half));
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->unread, sizeof(half));
+	assert_int_equal(tail_counts(t)->errors, 0);
+	append(junk, sizeof(junk));
+	look(UINT64_MAX);
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->errors, 1);
+	assert_int_equal(tail_counts(t)->unread, 0);
+	assert_int_equal(tail_counts(t)->lines, 1000);
+}
+
+/* Of another tool: a line may be in two members, and a member may be of any size. */
+TEST_WITH(test_gzip_foreign, begin, end)
+{
+	char *zeros = xcalloc(1, 2 * TAIL_LINE_MAX);
+
+	for (int i = 0; i < 2; i++) {
+		gzFile z = gzopen(path, i ? "w" : "a");
+
+		assert_int_equal(gzwrite(z, i ? zeros : STEP, i ? 2 * TAIL_LINE_MAX : 100), i ? 2 * TAIL_LINE_MAX : 100);
+		assert_int_equal(gzclose(z), Z_OK);
+		tail_free(t);
+		assert_int_equal(tail_new(paths, 1, &t), 0);
+		look(UINT64_MAX);
+		look(UINT64_MAX);
+		assert_int_equal(tail_counts(t)->errors, 1);
+		assert_int_equal(tail_counts(t)->lines, 0);
+	}
+	free(zeros);
 }
 
 /* A value at a bound belongs to the bucket below, and steps without a state count as 0. */

@@ -264,7 +264,8 @@ static size_t make_line(unsigned int number, size_t len)
 {
 	size_t n = (size_t)sprintf(line, "%u:%zu:", number, len);
 
-	memset(line + n, 'x', len);
+	for (size_t i = n; i < n + len; i++)
+		line[i] = (char)('!' + draw(90)); /* so it hardly gets smaller */
 	line[n + len] = '\n';
 	return n + len + 1;
 }
@@ -286,7 +287,7 @@ static unsigned int check_lines(const char *text, size_t len)
 		assert_int_equal(*x, ':');
 		p = x + 1;
 		assert_true(fill < (size_t)(text + len - p));
-		assert_int_equal(strspn(p, "x"), fill);
+		assert_int_equal(strcspn(p, "\n"), fill);
 		assert_int_equal(p[fill], '\n');
 		p += fill + 1;
 	}
@@ -392,6 +393,83 @@ TEST(test_gzip)
 	}
 }
 
+/* The text of members that are lines each. */
+static char *read_line_members(const struct file *f, size_t *ret_len)
+{
+	char *text = malloc(TEXT_MAX);
+	size_t at = 0, len = 0, n, part;
+
+	while (at < f->len) {
+		n = unpack_member(f->text + at, f->len - at, text + len, TEXT_MAX - len, &part);
+		if (n <= PAGE)
+			assert_int_equal(at / PAGE, (at + n - 1) / PAGE);
+		at += n;
+		len += part;
+		assert_true(!part || text[len - 1] == '\n');
+	}
+	*ret_len = len;
+	return text;
+}
+
+TEST(test_lines_gzip)
+{
+	struct file f;
+	size_t len;
+	char *text;
+
+	file_open(&f, WRITER_LINES_GZIP, 0);
+	for (unsigned int i = 0; i < 1000; i++) {
+		writer_append(f.w, line, make_line(i, i % 300 == 77 ? 300000 + draw(500000) : draw(500)));
+		if (!draw(i < 500 ? 5 : 100))
+			assert_int_equal(writer_flush(f.w), 0);
+	}
+	assert_int_equal(writer_sync(f.w), 0);
+	file_close(&f);
+	text = read_line_members(&f, &len);
+	assert_int_equal(check_lines(text, len), 1000);
+	free(text);
+	file_done(&f);
+}
+
+/* What a run that was killed has left of a member goes before more is appended. */
+TEST(test_lines_gzip_appended)
+{
+	unsigned int n;
+	struct file f;
+	size_t len;
+	char *text;
+
+	for (int i = 0; i < 20; i++) {
+		file_open(&f, WRITER_LINES_GZIP, 0);
+		for (n = 0; n < 100; n++) {
+			writer_append(f.w, line, make_line(n, draw(500)));
+			writer_flush(f.w);
+		}
+		file_close(&f);
+		assert_int_equal(ftruncate(f.fd, (off_t)(f.len / 2 + draw((unsigned int)f.len / 2))), 0);
+		assert_int_equal(writer_cut_member(f.fd), 0);
+		file_read(&f);
+		text = read_line_members(&f, &len);
+		n = check_lines(text, len);
+		assert_in_range(n, 30, 99);
+		free(text);
+		f.w = writer_new(dup(f.fd), "the file", WRITER_LINES_GZIP);
+		assert_int_equal(lseek(f.fd, 0, SEEK_END), f.len);
+		writer_append(f.w, line, make_line(n, 10));
+		file_close(&f);
+		text = read_line_members(&f, &len);
+		assert_int_equal(check_lines(text, len), n + 1);
+		free(text);
+		file_done(&f);
+	}
+	file_open(&f, WRITER_LINES, 0);
+	assert_int_equal(writer_cut_member(f.fd), 0); /* empty */
+	writer_append(f.w, line, make_line(0, 100));
+	file_close(&f);
+	assert_int_equal(writer_cut_member(f.fd), -EBADMSG);
+	file_done(&f);
+}
+
 /* Events larger than a page, barely compressible. */
 TEST(test_gzip_large)
 {
@@ -457,9 +535,9 @@ TEST(test_tail)
 
 TEST(test_nothing)
 {
-	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES };
+	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES, WRITER_LINES_GZIP };
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		struct file f;
 
 		file_open(&f, modes[i], 0);
