@@ -283,6 +283,7 @@ enum shed_part {
 	SHED_TIMELINE,  /* all other records but steps and task events */
 	SHED_PARTS,
 };
+#define SHED_CHANGED (1u << 31) /* with bits of these: one was off for a part of the step only */
 
 /* The part of a step that belongs to one sequence: its rows. */
 #define STEP_PARTS_MAX 256 /* a power of two */
@@ -347,7 +348,7 @@ struct rec_step {
 	u64 before_ns[ST_MAX];
 	u32 n_parts;         /* 0: its rows are not described, or could not be read */
 	u32 parts_left;      /* sequences beyond the first STEP_PARTS_MAX, which have no part */
-	u32 left_out;        /* set in user space: 1 << enum shed_part that was off while it ran */
+	u32 left_out;        /* set in user space: 1 << enum shed_part that was off while it ran; SHED_CHANGED */
 	u32 steps_lost;      /* steps whose records were lost in this recording before this one was made */
 	u64 counts[PMU_MAX]; /* of the caller; only with COUNTED */
 	u32 counted;         /* enum counted */

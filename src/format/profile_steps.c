@@ -163,6 +163,7 @@ static char *add_step_shape(struct profile_steps *ps, char *p, const struct rec_
 	p = PUT_NONZERO(p, cpus_allowed, r->n.cpus_allowed);
 	p = PUT_NONZERO(p, cpu_limit, step_cpu_limit(ps, r));
 	p = PUT_NONZERO(p, left_out, r->left_out ? shed_text(r->left_out, off) : NULL);
+	p = PUT_NONZERO(p, left_out_changed, r->left_out & SHED_CHANGED);
 	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
 		p = PUT(p, workers, r->workers);
 	if (r->straggler_tid)

@@ -60,6 +60,38 @@ static enum shed_part shed_first_part_on(const struct shed *s)
 	return on ? (enum shed_part)__builtin_ctz(on) : SHED_PARTS;
 }
 
+/* What it costs the steps of the look if these parts take turns. */
+static uint64_t shed_turns_cost(const struct shed *s, uint32_t turns)
+{
+	uint64_t ns = 0;
+
+	for (int i = 0; i < SHED_PARTS; i++)
+		ns += turns & 1u << i ? s->part[i].price_ns : 0;
+	return ns * s->look.steps / SHED_TURNS;
+}
+
+/* Whether a tenth of the budget is left with this added to the look. */
+static bool shed_fits(const struct shed *s, uint64_t added_ns)
+{
+	return s->look.ns && shed_time_share(s->look.weight_ns + added_ns, s->look.ns) < s->budget - s->budget / 10;
+}
+
+/* Chooses the parts that take turns: those turned off last first, as the others show little without the timeline. */
+static uint32_t shed_choose_turns(const struct shed *s)
+{
+	uint32_t turns = 0, may = s->off;
+
+	for (int i = SHED_PARTS - 1; i >= 0; i--) {
+		if (!(may & 1u << i))
+			continue;
+		if (i != (int)s->last && shed_fits(s, shed_turns_cost(s, turns | 1u << i)))
+			turns |= 1u << i;
+		else if (i == SHED_TIMELINE)
+			may &= ~(1u << SHED_OPERATORS | 1u << SHED_SYSCALLS);
+	}
+	return turns;
+}
+
 static bool shed_turn_part_off(struct shed *s, uint64_t now)
 {
 	enum shed_part part = shed_first_part_on(s);
@@ -79,14 +111,13 @@ static bool shed_turn_part_off(struct shed *s, uint64_t now)
 
 static bool shed_turn_part_on(struct shed *s, uint64_t now)
 {
-	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0, weight_ns;
+	uint64_t quiet = now > s->since_ns ? now - s->since_ns : 0;
 
 	for (int i = SHED_PARTS - 1; i >= 0; i--) {
 		if (!(s->off & 1u << i) || quiet < s->part[i].quiet_ns)
 			continue;
 		/* with the part on, a tenth of the budget must be left */
-		weight_ns = s->look.weight_ns + s->part[i].price_ns * s->look.steps;
-		if (shed_time_share(weight_ns, s->look.ns) >= s->budget - s->budget / 10 &&
+		if (!shed_fits(s, s->part[i].price_ns * s->look.steps + shed_turns_cost(s, s->turns & ~(1u << i))) &&
 			(quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
 			continue;
 		s->off &= ~(1u << i);
@@ -104,11 +135,14 @@ bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns)
 	s->parts = parts;
 	if (l->steps < SHED_LOOK_STEPS && (l->steps < SHED_LOOK_LEAST || now_ns < l->begun_ns + SHED_LOOK_NS))
 		return false;
-	s->share = shed_time_share(s->look.weight_ns, s->look.ns);
+	s->step_ns = l->ns / l->steps;
+	s->share = shed_time_share(l->weight_ns, l->ns);
 	if (s->last != SHED_PARTS) /* what turning it off has saved */
 		s->part[s->last].price_ns = s->before_ns > shed_weight_per_step(l) ? s->before_ns - shed_weight_per_step(l) : 0;
 	s->last = SHED_PARTS;
 	changed = s->share > s->budget ? shed_turn_part_off(s, now_ns) : shed_turn_part_on(s, now_ns);
+	s->turns = shed_choose_turns(s);
+	s->share += shed_time_share(shed_turns_cost(s, s->turns), l->ns);
 	s->look = (struct shed_look){ 0 };
 	return changed;
 }
@@ -117,6 +151,13 @@ void shed_applied(struct shed *s, uint64_t now_ns)
 {
 	s->since_ns = now_ns;
 	s->look = (struct shed_look){ 0 };
+}
+
+uint64_t shed_turn_ns(const struct shed *s)
+{
+	uint64_t ns = SHED_TURN_STEPS * s->step_ns;
+
+	return ns > SHED_TURN_NS ? ns : SHED_TURN_NS;
 }
 
 bool shed_exhausted(const struct shed *s)
@@ -151,12 +192,16 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	if (parts && size <= sizeof(o->step)) {
 		memcpy(&o->step, h, size);
 		o->step.s.left_out = parts; /* step_overhead_of() depends on it */
+		if (left_out_all_of(&o->left_out, h->start_ns, h->start_ns + h->dur_ns) != parts)
+			o->step.s.left_out |= SHED_CHANGED;
 		h = &o->step.s.h;
 	}
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
 		step_overhead_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
-		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
+		/* a step of a turn says nothing of those between turns */
+		if (h->start_ns > o->turn_end_ns || h->start_ns + h->dur_ns < o->turn_ns)
+			shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
 	}
 	if (h == &o->step.s.h && parts & 1u << SHED_BARRIERS) {
 		hide_barriers(o->step.s.ns);
@@ -205,22 +250,62 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 	}
 }
 
-static void overhead_change_parts(struct overhead *o, struct sink *s, uint32_t before)
+/* Turns parts off or on: those by which `before` and `after` differ. */
+static void overhead_switch_parts(struct overhead *o, struct sink *s, uint32_t before, uint32_t after)
 {
 	uint64_t ns;
 
 	for (int i = 0; i < SHED_PARTS; i++) {
+		if (!((before ^ after) & 1u << i))
+			continue;
+		before ^= 1u << i;
+		session_shed(o->c->session, i, after & 1u << i, &ns);
+		left_out_change(&o->left_out, ns, before);
+		if (s)
+			overhead_mark_part(s, i, after & 1u << i, ns);
+	}
+}
+
+static void overhead_tell_parts(const struct overhead *o, uint32_t before)
+{
+	for (int i = 0; i < SHED_PARTS; i++) {
 		bool off = o->shed.off & 1u << i;
 
-		if (!((before ^ o->shed.off) & 1u << i))
-			continue;
-		session_shed(o->c->session, i, off, &ns);
-		left_out_change(&o->left_out, ns, o->shed.off);
-		if (s)
-			overhead_mark_part(s, i, off, ns);
-		log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
-			(double)o->shed.share / 1e4, parts_text[i].with_verb, off ? "off" : "on again");
+		if ((before ^ o->shed.off) & 1u << i)
+			log_info("--budget %.4g%%: inftrace took %.2f %% of the time of a step: %s %s", (double)o->shed.budget / 1e4,
+				(double)o->shed.share / 1e4, parts_text[i].with_verb, off ? "off" : "on again");
 	}
+}
+
+static void overhead_tell_turns(const struct overhead *o, uint32_t before)
+{
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (o->shed.turns & ~before & 1u << i)
+			log_info("--budget %.4g%%: %s on for one in %d of the time", (double)o->shed.budget / 1e4, parts_text[i].with_verb, SHED_TURNS);
+		else if (before & ~o->shed.turns & o->shed.off & 1u << i)
+			log_info("--budget %.4g%%: %s off all the time", (double)o->shed.budget / 1e4, parts_text[i].with_verb);
+	}
+}
+
+static void overhead_begin_turn(struct overhead *o, struct sink *s)
+{
+	uint64_t begin = clock_boot_ns();
+
+	o->turn_ns = begin;
+	o->turn_end_ns = UINT64_MAX;
+	overhead_switch_parts(o, s, o->shed.off, o->shed.off & ~o->shed.turns);
+	o->on = o->shed.turns;
+	o->attach_ns = clock_boot_ns() - begin;
+	o->turn_due_ns = begin + o->attach_ns + shed_turn_ns(&o->shed);
+}
+
+/* The time between turns also lets the work of turning parts on and off be a small share of it. */
+static void overhead_end_turn(struct overhead *o, struct sink *s)
+{
+	overhead_switch_parts(o, s, o->shed.off & ~o->on, o->shed.off);
+	o->on = 0;
+	o->turn_end_ns = clock_boot_ns();
+	o->turn_due_ns = o->turn_end_ns + (SHED_TURNS - 1) * (o->turn_end_ns - o->turn_ns + 4 * o->attach_ns);
 }
 
 const char *overhead_stays(const struct probe_table *pt, bool counts)
@@ -234,23 +319,42 @@ const char *overhead_stays(const struct probe_table *pt, bool counts)
 
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 {
-	uint32_t before;
+	uint32_t before, turns;
 
 	if (!o)
 		return;
 	before = o->shed.off;
+	turns = o->shed.turns;
+	if (o->on) {
+		if (now_ns >= o->turn_due_ns || !s)
+			overhead_end_turn(o, s);
+		return;
+	}
 	if (session_shedding(o->c->session)) {
-		shed_applied(&o->shed, now_ns);
+		if (!turns)
+			shed_applied(&o->shed, now_ns);
+		return;
+	}
+	if (turns && s && now_ns >= o->turn_due_ns) {
+		overhead_begin_turn(o, s);
 		return;
 	}
 	if (shed_turn(&o->shed, session_parts(o->c->session), now_ns)) {
-		overhead_change_parts(o, s, before);
+		overhead_tell_parts(o, before);
+		overhead_switch_parts(o, s, before, o->shed.off);
 		shed_applied(&o->shed, clock_boot_ns());
-	} else if (shed_exhausted(&o->shed) && !o->told) {
+	}
+	overhead_tell_turns(o, turns);
+	if (shed_exhausted(&o->shed) && !o->told) {
 		o->told = true;
 		log_warn("--budget %.4g%%: inftrace takes %.2f %% of the time of a step, and nothing is left to turn off%s",
 			(double)o->shed.budget / 1e4, (double)o->shed.share / 1e4, overhead_stays(&o->c->probes, session_counters(o->c->session).mask));
 	}
+}
+
+uint64_t overhead_due_ns(const struct overhead *o)
+{
+	return o && (o->on || o->shed.turns) ? o->turn_due_ns : UINT64_MAX;
 }
 
 void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to)

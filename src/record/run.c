@@ -617,6 +617,8 @@ static int time_to_wait(const struct record_run *r, uint64_t now)
 		return 0;
 	if (r->recorder && recorder_waits(r->recorder) && wait > NSEC_PER_MSEC)
 		wait = NSEC_PER_MSEC;
+	if (overhead_due_ns(r->intake.overhead) < due)
+		due = overhead_due_ns(r->intake.overhead);
 	if (due < now + wait)
 		wait = due > now ? due - now : 0;
 	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);

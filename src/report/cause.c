@@ -194,14 +194,14 @@ static size_t make_entries(struct typical_finder *f)
 
 	for (size_t i = 0; i < p->steps.len; i++) {
 		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
-		uint32_t class = 4 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
+		uint32_t class = 2 * tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS));
 
-		/* without barrier records, waits at barriers count as work: such steps are only compared with one another. So are
-		 * those of a process whose Python functions all had probes. */
-		class += 2 * (uint32_t)steps_get(&p->steps, i, STEP_WATCHED);
-		class += steps_get(&p->steps, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1;
+		/* Without barrier records, waits at barriers count as work, and what is recorded takes time: steps are only compared with
+		 * those of which the same was left out. So are those of a process whose Python functions all had probes. */
+		class += (uint32_t)steps_get(&p->steps, i, STEP_WATCHED);
+		class = class << SHED_PARTS | (uint32_t)steps_get(&p->steps, i, STEP_LEFT_OUT);
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
-		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
+		if (!steps_get(&p->steps, i, STEP_UNFINISHED) && !steps_get(&p->steps, i, STEP_LEFT_OUT_CHANGED))
 			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
 				class, row, (uint32_t)i };
 	}

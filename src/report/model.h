@@ -62,6 +62,7 @@ struct step {
 	uint32_t typical;          /* index into the process' typicals. Set by typical_find */
 	uint64_t rows[ROW_VALUES]; /* 1 + the value that describes its rows (docs/engines.md); 0: unknown */
 	uint32_t left_out; /* 1 << enum shed_part, by --budget; the time of barriers left out counts as CPU */
+	bool left_out_changed; /* one of these was off for a part of it only */
 	bool unfinished, began_before;
 	bool watched; /* the process's other Python functions cost nothing */
 	struct largest_cause gap_by; /* of the gap before it */
@@ -96,6 +97,7 @@ struct step {
 	K(STRAGGLER_COMM, straggler_comm, straggler_comm)               \
 	K(HELD, held, straggler_held_us)                                \
 	K(LEFT_OUT, left_out, left_out)                                 \
+	K(LEFT_OUT_CHANGED, left_out_changed, left_out_changed)         \
 	K(WATCHED, watched, watched)                                    \
 	K(BEGAN_BEFORE, began_before, began_before)                     \
 	K(UNFINISHED, unfinished, unfinished)                           \

@@ -333,6 +333,10 @@ static void json_put_latencies(const struct page *page, struct json_object *o, c
 		json_put_states(one, "breakdown_us", phase->own, phase->total);
 		if (phase->workers_total)
 			json_put_states(one, "workers_us", phase->workers, phase->workers_total);
+		if (phase->barriers_in && phase->barriers_in < phase->steps.n) {
+			json_put_u64(one, "barrier_steps", phase->barriers_in);
+			json_put_double(one, "barrier_share", page_share(phase->barriers, phase->barriers_of));
+		}
 	}
 }
 

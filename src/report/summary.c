@@ -45,6 +45,11 @@ static void sum_phases(const struct process *p, struct summary *sum, int64_t *va
 		of = &sum->phases[at];
 		of->tokens += s.n_tokens;
 		of->total = ns_add(of->total, s.total);
+		if (p->left_out[SHED_BARRIERS] && !(s.left_out & 1u << SHED_BARRIERS)) {
+			of->barriers_in++;
+			of->barriers_of = ns_add(of->barriers_of, s.total);
+			of->barriers = ns_add(of->barriers, s.own[ST_BARRIER]);
+		}
 		of->workers_total = ns_add(of->workers_total, s.workers_total);
 		for (unsigned int k = 0; k < STATES; k++) {
 			of->own[k] = ns_add(of->own[k], s.own[k]);

@@ -71,6 +71,9 @@ struct phase_summary {
 	struct percentiles steps;
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
+	/* if barriers were left out of some of them: the others, and their time; 0 without any */
+	uint64_t barriers_in;
+	int64_t barriers_of, barriers;
 };
 
 /* Calls of one function that is not a step. */

@@ -29,14 +29,24 @@ const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX])
 	return buf;
 }
 
+static void merge_older(struct left_out *l)
+{
+	size_t half = l->n / 2;
+	uint64_t ns[SHED_PARTS];
+
+	left_out_times(l, l->changes[0].ns, l->changes[half].ns, ns);
+	memcpy(l->merged_ns, ns, sizeof(ns));
+	l->is_merged = true;
+	for (size_t i = 1; i < half; i++)
+		l->changes[0].parts |= l->changes[i].parts;
+	l->n -= half - 1;
+	memmove(l->changes + 1, l->changes + half, (l->n - 1) * sizeof(*l->changes));
+}
+
 void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts)
 {
-	if (l->n == LEFT_OUT_MAX) {
-		/* a part left out in one of the two counts for both */
-		l->changes[0].parts |= l->changes[1].parts;
-		memmove(l->changes + 1, l->changes + 2, (l->n - 2) * sizeof(*l->changes));
-		l->n--;
-	}
+	if (l->n == LEFT_OUT_MAX)
+		merge_older(l);
 	l->changes[l->n++] = (struct left_out_change){ ns, parts };
 }
 
@@ -57,6 +67,17 @@ uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to)
 	return parts;
 }
 
+uint32_t left_out_all_of(const struct left_out *l, uint64_t from, uint64_t to)
+{
+	uint32_t parts = ~0u;
+
+	for (size_t i = l->n; i-- > 0 && left_out_change_end(l, i) > from;) {
+		if (l->changes[i].ns <= to)
+			parts &= l->changes[i].parts;
+	}
+	return l->n && l->changes[0].ns <= from ? parts : 0;
+}
+
 void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64_t ret_ns[SHED_PARTS])
 {
 	memset(ret_ns, 0, SHED_PARTS * sizeof(*ret_ns));
@@ -64,7 +85,9 @@ void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64
 		const struct left_out_change *c = &l->changes[i];
 		uint64_t begin = c->ns > from ? c->ns : from, end = left_out_change_end(l, i) < to ? left_out_change_end(l, i) : to;
 
+		bool merged = !i && l->is_merged && begin == c->ns && end == left_out_change_end(l, i);
+
 		for (int k = 0; k < SHED_PARTS && begin < end; k++)
-			ret_ns[k] += c->parts & 1u << k ? end - begin : 0;
+			ret_ns[k] += merged ? l->merged_ns[k] : c->parts & 1u << k ? end - begin : 0;
 	}
 }

@@ -158,6 +158,7 @@ SHAPE(SEQUENCE, answer_rest_us, US, OPTIONAL, NEXT)
 SHAPE(SEQUENCE, answer_unknown_us, US, OPTIONAL, "what the first part of the answer waited for, keys as those of `path1_us`: they sum to `first_answered`. Absent where that "
 	"is not known, and of requests that are not joined")
 SHAPE(TOKEN | OP, left_out, PARTS, OPTIONAL, "what `--budget` had turned off in some part of the step, such as `barriers,operators`; see below")
+SHAPE(TOKEN, left_out_changed, TRUE, OPTIONAL, "`true`: one of these was off for a part of the step only, and recorded for the rest")
 SHAPE(TOKEN, tracer_us, US, OPTIONAL, "inftrace's overhead: how much sooner the step would have ended without it, at most `total`; see below. It "
 	"is no stage of its own: every stage contains some of it. Absent while unknown, and if inftrace runs in a pid namespace")
 SHAPE(TOKEN, tracer_waited_us, US, OPTIONAL, "the part of it in which threads of the step waited for a CPU while inftrace's own ran there")

@@ -140,6 +140,41 @@ test_samples() {
 	kill "$target"
 }
 
+# A part that would cost too much is recorded for some of the time, as far as the budget allows, and what is said of it is said of that.
+test_turns() {
+	spawn target "$TMP/steps" 500 10
+	begin turns -p "$target" --budget 2% --engine none --op-detail -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
+		--profile "$TMP/turns.jsonl" -o "$TMP/turns.json"
+	says turns "operators are off"
+	says turns "operators are on for one in 20 of the time"
+	wait_until "$WAIT" or_ended turns_seen 3 || true
+	finish turns
+	check "turns: the profile is valid" "$INFTRACE" validate "$TMP/turns.jsonl" --require token_prof,op_prof
+	check "turns: the trace is valid" "$INFTRACE" validate "$TMP/turns.json"
+	local off="min(x['shape']['ts_us'] for x in $steps if 'left_out' in x['shape'])"
+	local again="{x['shape']['step'] for x in $whole if x['shape']['ts_us'] > $off}"
+	expect "turns: steps that are whole again" "len($again) >= 6" p="$TMP/turns.jsonl"
+	expect "turns: have all of their operators" \
+		"[s for s in $again if sum(x['shape']['ops'] for x in p if x['event'] == 'op_prof' and x['shape'].get('step') == s) != 500] == []" \
+		p="$TMP/turns.jsonl"
+	expect "turns: those that are not whole say so" \
+		"(lambda ops: [s for s, n in ops.items() if 0 < n < 500 and s not in {x['shape']['step'] for x in $steps if 'left_out_changed' in x['shape'] or 'unfinished' in x['shape'] or 'began_before' in x['shape']}])(
+			{s: sum(x['shape']['ops'] for x in p if x['event'] == 'op_prof' and x['shape'].get('step') == s) for s in {x['shape']['step'] for x in $steps}}) == []" \
+		p="$TMP/turns.jsonl"
+	expect "turns: most of the time they were left out" "${window}[0]['left_out_operators_us'] > 0.7 * ([x for x in p if x['event'] == 'window_prof'][0]['stage_us']['total'] - $off)" \
+		p="$TMP/turns.jsonl"
+	expect "turns: a mark for each change" \
+		'(lambda m: set(m[::2]) == {"operators off"} and set(m[1::2]) == {"operators on"})([e["args"]["reason"] for e in t if e["name"] == "budget" and e["ph"] == "i"])' \
+		t="$TMP/turns.json"
+	"$INFTRACE" report "$TMP/turns.jsonl" >"$TMP/report"
+	check "turns: the report says of how many steps operators are" grep -qE '^  of [0-9]+ of [0-9]+ steps, and a part of some others: ' "$TMP/report"
+	kill "$target"
+}
+
+turns_seen() { # N
+	[ "$(grep -o '"reason":"operators on"' "$TMP/turns.json" | wc -l)" -ge "$1" ]
+}
+
 # Parts that fit are turned on again.
 test_again() {
 	spawn target "$TMP/steps"

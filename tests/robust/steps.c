@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * steps: a step after the other, each of so many operators, until SIGTERM. From SIGUSR1 on a step takes 0.3 s besides.
+ *	steps [OPERATORS [MS]]
+ *
+ * A step after the other, each of 50 operators and MS of sleep (0), until SIGTERM. From SIGUSR1 on a step takes 0.3 s besides.
  */
 #include "../program.h"
 
-#define OPERATORS 50
+static int operators = 50, sleep_ms;
 
 static volatile sig_atomic_t slow, over;
 
@@ -26,16 +28,22 @@ __attribute__((noinline, noipa)) void steps_step(void)
 {
 	struct timespec t = { .tv_nsec = 300000000 };
 
-	for (int i = 0; i < OPERATORS; i++)
+	for (int i = 0; i < operators; i++)
 		steps_op();
+	if (sleep_ms)
+		sleep_for((uint64_t)sleep_ms * MS);
 	while (slow && nanosleep(&t, &t))
 		;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct sigaction act = { .sa_handler = on_signal };
 
+	if (argc > 1)
+		operators = atoi(argv[1]);
+	if (argc > 2)
+		sleep_ms = atoi(argv[2]);
 	sigaction(SIGUSR1, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	while (!over)

@@ -168,6 +168,37 @@ TEST_WITH(test_free_part, load_budget, NULL)
 	assert_int_equal(l.shed.off, BIT(SECOND));
 }
 
+/* A part whose price is known takes turns, as far as the budget allows. */
+TEST_WITH(test_turns, load_budget, NULL)
+{
+	l.cost[FIRST] = l.ns / 10;
+	run_until_change();
+	assert_int_equal(l.shed.off, BIT(FIRST));
+	assert_int_equal(l.shed.turns, 0);
+	run_for(10 * SEC);
+	assert_int_equal(l.shed.off, BIT(FIRST));
+	assert_int_equal(l.shed.turns, BIT(FIRST));
+	assert_int_equal(l.shed.share, SHED_WHOLE / 10 / SHED_TURNS);
+	assert_int_equal(shed_turn_ns(&l.shed), l.ns * SHED_TURN_STEPS > SHED_TURN_NS ? l.ns * SHED_TURN_STEPS : SHED_TURN_NS);
+	/* the rest gets dearer, and takes what turns had */
+	l.base = l.ns * 17 / 1000;
+	run_for(10 * SEC);
+	assert_int_equal(l.shed.off, BIT(FIRST));
+	assert_int_equal(l.shed.turns, 0);
+}
+
+/* Operators are shown by the timeline: without it they take no turns, barriers do. */
+TEST_WITH(test_turns_of_timeline, load_budget, NULL)
+{
+	l.base = l.ns * 5 / 1000;
+	l.cost[SHED_TIMELINE] = l.ns;
+	l.cost[SHED_OPERATORS] = l.cost[SHED_BARRIERS] = l.ns / 20;
+	run_for(100 * SEC);
+	assert_int_equal(l.shed.off & ~(BIT(SHED_SAMPLES) | BIT(SHED_SYSCALLS)), BIT(SHED_BARRIERS) | BIT(SHED_OPERATORS) | BIT(SHED_TIMELINE));
+	assert_int_equal(l.shed.turns & (BIT(SHED_OPERATORS) | BIT(SHED_TIMELINE)), 0);
+	assert_true(l.shed.turns & BIT(SHED_BARRIERS));
+}
+
 /* A price that is always measured too low: each try waits twice as long as the one before. */
 TEST_WITH(test_no_flapping, load_budget, NULL)
 {
@@ -267,14 +298,20 @@ TEST(test_left_out)
 	assert_int_equal(ns[SHED_BARRIERS], 0);
 }
 
-/* Very many changes: nothing that was left out is forgotten, only the exact times may be. */
+/* Very many changes: nothing that was left out is forgotten, nor for how long. */
 TEST(test_left_out_many)
 {
 	static struct left_out out;
+	uint64_t ns[SHED_PARTS];
 
 	for (uint64_t i = 1; i <= 3 * LEFT_OUT_MAX; i++)
 		left_out_change(&out, 100 * i, i % 2 ? BIT(SHED_BARRIERS) : 0);
-	assert_int_equal(out.n, LEFT_OUT_MAX);
+	assert_in_range(out.n, LEFT_OUT_MAX / 2, LEFT_OUT_MAX);
+	left_out_times(&out, 0, UINT64_MAX, ns);
+	assert_int_equal(ns[SHED_BARRIERS], 100 * 3 * LEFT_OUT_MAX / 2);
+	assert_int_equal(ns[SHED_OPERATORS], 0);
+	left_out_times(&out, 100 * 3 * LEFT_OUT_MAX - 1000, UINT64_MAX, ns);
+	assert_int_equal(ns[SHED_BARRIERS], 500);
 	assert_int_equal(left_out_between(&out, 0, 99), 0);
 	assert_int_equal(left_out_between(&out, 250, 260), BIT(SHED_BARRIERS));
 	assert_int_equal(left_out_between(&out, 100 * 3 * LEFT_OUT_MAX - 50, 100 * 3 * LEFT_OUT_MAX - 40), BIT(SHED_BARRIERS));
@@ -324,7 +361,7 @@ TEST_WITH(test_steps, begin, end)
 	/* during the change: the barriers seen are incomplete, so none are reported; the sum stays */
 	r = a_step(2000);
 	shown = (struct rec_step *)overhead_step(o, &r.h, sizeof(r));
-	assert_int_equal(shown->left_out, BIT(SHED_BARRIERS));
+	assert_int_equal(shown->left_out, (BIT(SHED_BARRIERS) | SHED_CHANGED));
 	assert_int_equal(shown->ns[ST_BARRIER], 0);
 	assert_int_equal(shown->ns[ST_CPU], 90);
 	assert_int_equal(shown->ns[ST_RUNNABLE], 10);
