@@ -236,6 +236,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	if (!spec->attached && bpf_map_update_elem(config->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
 	spec->dear_ends |= ps->site.exit && !ps->site.cheap;
+	spec->dear_begin |= !ps->site.exit && !ps->site.cheap;
 	cookie = id | cookie_of(spec, &ps->site, when);
 	link_sites_add(&to->of[site_link_kind(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore);
 	/* the return address is on top of the stack at the site, too */

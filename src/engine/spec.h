@@ -144,6 +144,7 @@ struct probe_spec {
 	bool refused;		     /* found where it must not, or cannot, be probed */
 	unsigned int attached;	     /* sites attached so far */
 	bool dear_ends;		     /* probes on its way out are single-stepped */
+	bool dear_begin;	     /* so is the one where it begins */
 	uint64_t records;
 	int handle_arg; /* >= 0: in each call this argument's value has the name ... */
 	int handle_name; /* ... in this string argument */

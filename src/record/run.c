@@ -406,6 +406,32 @@ static void summarise_ends(const struct capture *c)
 			c->probes.dear_ends ? "" : ", or seeing it is dear: with --budget they may have one");
 }
 
+#define DEAR_NS 5000 /* assumed where it was not measured: docs/engines.md */
+#define DEAR_SHARE 100 /* one in so much of the time is worth a line */
+#define DEAR_SHOWN_MAX 8
+
+/* Functions that begin where the kernel has to single-step, if that took much time. */
+static void summarise_begins(const struct capture *c, uint64_t ns)
+{
+	uint64_t price = c->weighs ? c->prices.ns[HIT_STEPPED] : 0;
+	unsigned int shown = 0;
+
+	for (uint32_t i = 0; i < c->probes.n && shown < DEAR_SHOWN_MAX; i++) {
+		const struct probe_spec *s = &c->probes.specs[i];
+		uint64_t took = s->records * (price ?: DEAR_NS);
+
+		if (!s->dear_begin || took < ns / DEAR_SHARE)
+			continue;
+		shown++;
+		if (price)
+			log_info("%s: the kernel single-steps where it begins: %" PRIu64 " calls at %.1f us took %.2f s of the targets' time",
+				s->symbol, s->records, (double)price / 1e3, (double)took / 1e9);
+		else
+			log_info("%s: the kernel single-steps where it begins: each of %" PRIu64 " calls took some microseconds", s->symbol,
+				s->records);
+	}
+}
+
 static void summarise_oddities(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
@@ -529,6 +555,7 @@ static void record_summary(const struct windows *w, uint64_t begun_ns)
 	record_tell_steps(w);
 	summarise_probes(c);
 	summarise_ends(c);
+	summarise_begins(c, w->whole.close_ns - w->whole.open_ns);
 	check_summary(&c->probes);
 	summarise_oddities(c);
 	summarise_stacks(c);

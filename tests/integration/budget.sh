@@ -279,6 +279,18 @@ test_top() {
 	kill "$target"
 }
 
+# What is dear for another reason than its number of calls is named, with its price.
+test_dear() {
+	spawn target "$TMP/steps" 500 10
+	begin dear -p "$target" --engine none -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_dear@op" -d 3s --profile "$TMP/dear.jsonl"
+	wait "$recorder" || true
+	if [ "$(uname -m)" = x86_64 ]; then
+		check "dear: it is said what a call takes" grep -qE '^inftrace: steps_dear: the kernel single-steps where it begins: [0-9]+ calls at [0-9.]+ us took [0-9.]+ s of' "$TMP/dear.err"
+	fi
+	check "dear: of no other" test "$(grep -c 'single-steps where' "$TMP/dear.err")" -le 1
+	kill "$target"
+}
+
 ends_preset() {
 	printf '%s' '{ "name": "steps", "version": 1, "match": { "mapped": ["steps"] }, "probes": [
 		{ "symbol": "steps_step", "role": "step" }, { "symbol": "steps_o*", "exits": true, "role": "op" } ] }' >"$TMP/ends.json"

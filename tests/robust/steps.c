@@ -24,12 +24,18 @@ __attribute__((noinline, noipa)) void steps_op(void)
 	__asm__ volatile("nop" ::: "memory");
 }
 
+/* This has none that it emulates. */
+__attribute__((noinline, noipa)) long steps_dear(long x)
+{
+	return x * 5 + 3;
+}
+
 __attribute__((noinline, noipa)) void steps_step(void)
 {
 	struct timespec t = { .tv_nsec = 300000000 };
 
 	for (int i = 0; i < operators; i++)
-		steps_op();
+		steps_op(), steps_dear(i);
 	if (sleep_ms)
 		sleep_for((uint64_t)sleep_ms * MS);
 	while (slow && nanosleep(&t, &t))
