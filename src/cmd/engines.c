@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/calibrate.h"
+#include "capture/features.h"
 #include "capture/session.h"
 #include "cmd/cmd.h"
 #include "engine/engine.h"
@@ -106,7 +108,7 @@ struct engines_scan {
 	struct inspector *inspector;
 	pid_t pid;
 	char last[PATH_MAX];
-	size_t files;
+	size_t files, attached;
 	const char *shown; /* NULL: its name was printed */
 	char build_id[ELF_BUILD_ID_MAX];
 };
@@ -136,6 +138,7 @@ static int print_site(const struct probe_site *ps, void *arg)
 
 	scan_print_file(scan);
 	s->attached++;
+	scan->attached++;
 	if (s->from)
 		pt->specs[s->from - 1].attached++;
 	printf("  %-5s %-8s +0x%-7lx ", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
@@ -194,6 +197,21 @@ static void print_missing(const struct probe_table *pt)
 	}
 }
 
+/* What the kernel takes to reach a probe on this machine: nothing where it cannot be tried. */
+static void print_prices(void)
+{
+	struct calibration *c = NULL;
+	uint64_t ns[HIT_MAX];
+	struct features f;
+
+	if (features_probe(&f, false) || !features_permitted(&f) || f.pid_ns)
+		return;
+	if (calibration_start(features_have(&f, FEATURE_UPROBE_MULTI), features_fault_ends(&f), &c) || calibration_end(c, ns))
+		return;
+	printf("on this machine a probe adds to each call: cheap %.2f us, dear %.2f us, and %.2f us where the return is seen, too\n",
+		(double)ns[HIT_ENTRY] / 1e3, (double)ns[HIT_STEPPED] / 1e3, (double)ns[HIT_RETURN] / 1e3);
+}
+
 static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid)
 {
 	struct engines_scan s = { .pt = pt, .inspector = ins, .pid = pid };
@@ -204,6 +222,8 @@ static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid
 	if (!s.files)
 		printf("no preset matches process %d\n", pid);
 	print_missing(pt);
+	if (s.attached)
+		print_prices();
 	return EXIT_OK;
 }
 
