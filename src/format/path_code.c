@@ -94,6 +94,12 @@ static const struct frame *frame_at(const struct path_code *c, const struct alik
 	return depth < a->of[i].n ? stacks_frame(c->stacks, a->of[i].frames[a->of[i].n - 1 - depth]) : NULL;
 }
 
+/* An asyncio task that somebody gave a name: python_task_name(). */
+static bool frame_is_named_task(const struct frame *f)
+{
+	return f->kind == FRAME_PYTHON && !f->line && !strncmp(f->name, "[task ", 6);
+}
+
 /* Whether two frames are the same function; their texts are interned. */
 static bool is_same_function(const struct frame *a, const struct frame *b)
 {
@@ -136,7 +142,7 @@ static const struct frame *keep_most(const struct path_code *c, struct alike *a,
 
 bool path_code_find(const struct path_code *c, uint32_t tid, enum time_state state, uint64_t from_ns, uint64_t to_ns, char ret[PATH_CODE_MAX])
 {
-	const struct frame *inner = NULL, *own = NULL, *f;
+	const struct frame *inner = NULL, *own = NULL, *task = NULL, *f;
 	struct alike *a = xmalloc(sizeof(*a));
 	char text[STACK_TEXT_MAX];
 	int len;
@@ -147,6 +153,10 @@ bool path_code_find(const struct path_code *c, uint32_t tid, enum time_state sta
 		if (!f)
 			break;
 		inner = f;
+		if (frame_is_named_task(f)) {
+			task = f;
+			continue;
+		}
 		own = f->kind == FRAME_PYTHON && !stack_frame_is_library(f) ? f : own;
 	}
 	free(a);
@@ -156,7 +166,11 @@ bool path_code_find(const struct path_code *c, uint32_t tid, enum time_state sta
 	len = snprintf(ret, PATH_CODE_MAX, "%.120s", text);
 	if (own && own != inner) {
 		stack_text(own, text);
-		snprintf(ret + len, (size_t)(PATH_CODE_MAX - len), " from %.120s", text);
+		len += snprintf(ret + len, (size_t)(PATH_CODE_MAX - len), " from %.120s", text);
+	}
+	if (task && task != inner) {
+		stack_text(task, text);
+		snprintf(ret + len, (size_t)(PATH_CODE_MAX - len), " in %.120s", text);
 	}
 	return true;
 }

@@ -135,8 +135,8 @@ SHAPE(TOKEN | SEQUENCE, pathN_behind_tid, COUNT, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_behind_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_in, STRING, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, pathN_us, US, OPTIONAL, "why it could not begin sooner: the thread that the step waited for, directly or through others, what it did "
-	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `peer`: whom a wait on a socket is for; `behind`: who ran on its CPU for longest, and how long, or as above; of `stopped`, who continued it; `in`: with `-e +samples` or `+stacks`, the function that it was in for most of it, and the Python function outside of the "
-	"standard library that called it), and for how long in all; the longest four. See [below](#gaps)")
+	"(`pid` is absent if unknown; `call`: the system call of a wait; `file`: the file of a wait for a disk, with the name of its directory; `peer`: whom a wait on a socket is for; `behind`: who ran on its CPU for longest, and how long, or as above; of `stopped`, who continued it; `in`: with `-e +samples` or `+stacks`, the function that it was in for most of it, the Python function outside of the "
+	"standard library that called it, and the asyncio task if it has a name), and for how long in all; the longest four. See [below](#gaps)")
 SHAPE(TOKEN | SEQUENCE, path_rest_us, US, OPTIONAL, NEXT)
 SHAPE(TOKEN | SEQUENCE, path_unknown_us, US, OPTIONAL, "the rest, and the part that is not known; with `path1_us` ... `path4_us` they sum to `gap_us`, to the "
 	"nanosecond; absent if 0")

@@ -103,10 +103,13 @@ test_peers() {
 
 # An asynchronous server in Python, each 20 times: a callback that blocks the loop, a timer, a garbage collection.
 test_asyncio() {
-	"$INFTRACE" record --py-step "$TOP/tests/programs/asyncio_gaps.py:step" --profile "$TMP/asyncio.jsonl" -- \
+	"$INFTRACE" record --py-step "$TOP/tests/programs/asyncio_gaps.py:step" -e +stacks --profile "$TMP/asyncio.jsonl" -- \
 		/usr/bin/python3 "$TOP/tests/programs/asyncio_gaps.py" 20 none sleep timer collection >"$TMP/truth" 2>"$TMP/err" ||
 		not_ok "recorded" "$(cat "$TMP/err")"
 	check "the loop of an asynchronous server" "$TOP/tests/programs/check_gaps.py" --most 0.8 "$TMP/asyncio.jsonl" "$TMP/truth"
+	expect "the callback that blocks it is named, with its task" \
+		'len([s for s in p if s["event"] == "token_prof" and s["shape"].get("path1_in", "").find(" from sleep (asyncio_gaps.py:") > 0 and
+			s["shape"]["path1_in"].endswith(" in [task orders]")]) >= 16' p="$TMP/asyncio.jsonl"
 }
 
 # ordered NAME COMMAND...: an engine whose steps that server orders, each plant 20 times; only the engine is recorded

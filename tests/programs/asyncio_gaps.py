@@ -42,7 +42,7 @@ async def collection():
     return time.thread_time_ns() - start
 
 
-async def main():
+async def orders():
     loop, pool, tid = asyncio.get_running_loop(), ThreadPoolExecutor(1), threading.get_native_id()
     garbage = [[i] for i in range(300_000)]  # something to look at
     await loop.run_in_executor(pool, step)
@@ -52,6 +52,10 @@ async def main():
             await loop.run_in_executor(pool, step)
             print(plant, tid, ns, ns)
     del garbage
+
+
+async def main():
+    await asyncio.create_task(orders(), name="orders")
 
 
 asyncio.run(main())

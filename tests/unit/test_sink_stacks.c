@@ -28,6 +28,7 @@ static const struct frame frames[] = {
 	{ .name = "[unknown]", .kind = FRAME_UNKNOWN },
 	{ .name = long_name, .file = "/lib/libx.so", .kind = FRAME_NATIVE },
 	{ .name = "loads", .file = "/usr/lib/python3.11/json/__init__.py", .line = 3, .kind = FRAME_PYTHON },
+	{ .name = "[task loader]", .kind = FRAME_PYTHON },
 };
 
 /* Innermost first, as from stacks_get(). */
@@ -37,8 +38,9 @@ static const uint32_t stack_frames[][8] = {
 	{ 4, 3, 6, 0 },
 	{ 5, 7, 8, 0 },
 	{ 2, 10, 1, 0 },
+	{ 2, 1, 11, 0 },
 };
-static const unsigned int stack_len[] = { 3, 4, 4, 4, 4 };
+static const unsigned int stack_len[] = { 3, 4, 4, 4, 4, 4 };
 static uint32_t deep[DEEP];
 
 unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
@@ -663,6 +665,7 @@ TEST_WITH(test_path_code, setup_stacks, teardown)
 		{ { 0 }, 1, NULL },
 		{ { 0, 0 }, 2, IN_MAP },
 		{ { 4, 4 }, 2, IN_MAP }, /* called by the standard library */
+		{ { 5, 5 }, 2, IN_MAP " in [task loader]" },
 		{ { 1, 0, 1, 0, 1 }, 5, IN_FUTEX },
 		{ { 0, 1, 4 }, 3, "sched.run (sched.py:212)" },
 		{ { 3, 3, 3, 0 }, 4, "nf_hook [kernel]" },
