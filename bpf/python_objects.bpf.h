@@ -103,7 +103,7 @@ __noinline u64 python_text_hash(const struct python_calls *c, struct python_obje
 	left = hash < PYTHON_TEXT_MAX ? hash : PYTHON_TEXT_MAX - 1;
 	str += c->str_data;
 	for (int i = 0; i < PYTHON_TEXT_MAX / 8; i++) {
-		word = left ? python_near(o, str + 8 * i) : 0;
+		word = left ? python_word(str + 8 * i) : 0;
 		if (left < 8)
 			word &= (1ull << 8 * left) - 1;
 		left -= left < 8 ? left : 8;
@@ -377,7 +377,7 @@ static __always_inline u64 python_alive_entry(struct python_objects *o, u64 slot
 {
 	u64 at = o->table + slot * o->width;
 
-	return python_near(o, at & ~7ull) >> 8 * (at & 7) & o->none;
+	return python_word(at & ~7ull) >> 8 * (at & 7) & o->none;
 }
 
 /* Looks for an id by its hash. */
@@ -392,8 +392,8 @@ __noinline int python_alive_find(struct python_objects *o, u64 str, u64 hash)
 		at = python_alive_entry(o, i);
 		if (at == o->none)
 			return 0;
-		key = python_near(o, at < o->none - 1 ? o->alive + at * o->alive_bytes + o->alive_key : 0);
-		if (key == str || python_near(o, key + PYTHON_STR_HASH) == hash) {
+		key = python_word(at < o->none - 1 ? o->alive + at * o->alive_bytes + o->alive_key : 0);
+		if (key == str || python_word(key + PYTHON_STR_HASH) == hash) {
 			o->alive_at = at + 1;
 			return 1;
 		}
