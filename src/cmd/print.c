@@ -20,7 +20,7 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Prints Chrome traces (.json, .json.gz) and profiles (.jsonl), of recordings, windows and dumps, as text: an event a line, sorted by time.\n"
+	"Prints Chrome traces (.json, .json.gz) and profiles (.jsonl, .jsonl.gz), of recordings, windows and dumps, as text: an event a line, sorted by time.\n"
 	"\v"
 	"Each line has the start, in seconds from that of the recording, the CPU if it is known, the thread, the event, and its data. FILE - is the "
 	"standard input.\n\n"

@@ -116,7 +116,7 @@ static int add_format(struct record_options *o, const char *name)
 	_Static_assert(sizeof(known) / sizeof(known[0]) <= FORMATS_MAX, "each may be given once");
 	if (!strcmp(name, "jsonl") || !strcmp(name, "jsonl.gz")) {
 		if (o->profile_format)
-			return log_fail(-EINVAL, "--format: give one of jsonl and jsonl.gz, once");
+			return log_fail(-EINVAL, "--format: give jsonl or jsonl.gz, once");
 		o->profile_format = name[5] ? "jsonl.gz" : "jsonl";
 		return 0;
 	}

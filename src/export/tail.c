@@ -32,7 +32,8 @@ struct tail_file {
 	uint64_t lines;  /* before it */
 	bool seen;       /* at this look */
 	bool skipping;   /* within a line that is too long */
-	bool damaged;    /* gzip: the rest cannot be read */
+	bool damaged;    /* the rest cannot be read */
+	uint64_t incomplete; /* gzip: the member there was not complete when the file had this size */
 	bool failed;     /* was reported */
 	UT_hash_handle hh;
 };
@@ -101,6 +102,8 @@ static int tail_take_lines(struct tail *t, struct tail_file *file, const char *t
 	struct json_source source;
 	int err;
 
+	if ((unsigned char)*text == 0x1f) /* as gzip in gzip, which could unpack to anything */
+		return -EPROTO;
 	t->lines_before = file->lines;
 	err = json_source_open_mem(&source, text, len);
 	if (!err)
@@ -194,7 +197,7 @@ static int tail_read_lines(struct tail *t, struct tail_file *file, int fd, uint6
 
 /*
  * Unpacks the member at the beginning of `len` bytes of a file behind *text_len bytes of text, which it updates. Returns its
- * length; 0: it is not complete; -EBADMSG: it is damaged, or of another tool: it does not end with a line, or is longer
+ * length; 0: it is not complete; -EPROTO: it is damaged, or of another tool: it does not end with a line, or is longer
  * than a line may be.
  */
 static ssize_t tail_unpack_member(struct tail *t, const char *from, size_t len, size_t *text_len)
@@ -210,7 +213,7 @@ static ssize_t tail_unpack_member(struct tail *t, const char *from, size_t len, 
 		room = t->text_size - *text_len - z->total_out;
 		if (!room) {
 			if (z->total_out > TAIL_LINE_MAX)
-				return -EBADMSG;
+				return -EPROTO;
 			t->text_size = t->text_size ? 2 * t->text_size : 2 * TAIL_BLOCK;
 			t->text = xreallocarray(t->text, t->text_size, 1);
 			room = t->text_size - *text_len - z->total_out;
@@ -220,10 +223,10 @@ static ssize_t tail_unpack_member(struct tail *t, const char *from, size_t len, 
 		zret = inflate(z, Z_NO_FLUSH);
 	} while (zret == Z_OK && !z->avail_out);
 	if (zret != Z_STREAM_END)
-		return zret == Z_OK || zret == Z_BUF_ERROR ? 0 : -EBADMSG;
+		return zret == Z_OK || zret == Z_BUF_ERROR ? 0 : -EPROTO;
+	if (z->total_out && t->text[*text_len + z->total_out - 1] != '\n')
+		return -EPROTO;
 	*text_len += z->total_out;
-	if (z->total_out && t->text[*text_len - 1] != '\n')
-		return -EBADMSG;
 	return (ssize_t)(len - z->avail_in);
 }
 
@@ -234,7 +237,7 @@ static int tail_read_members(struct tail *t, struct tail_file *file, int fd, uin
 	ssize_t n, member;
 	int err;
 
-	while (file->offset < end && t->left) {
+	while (file->offset < end && end != file->incomplete && t->left) {
 		if (clock_mono_ns() > t->until_ns)
 			t->left = 0;
 		n = tail_read_block(t, file, fd, size);
@@ -249,9 +252,11 @@ static int tail_read_members(struct tail *t, struct tail_file *file, int fd, uin
 		err = done ? tail_take_lines(t, file, t->text, text_len, done) : 0;
 		if (err || member < 0)
 			return err ? err : (int)member;
-		if (!done && ((size_t)n < size || size >= TAIL_LINE_MAX))
-			return (size_t)n < size ? 0 : -EBADMSG; /* it is not complete yet */
-		if (!done)
+		if (!done && (size_t)n < size)
+			file->incomplete = end;
+		else if (!done && size >= TAIL_LINE_MAX)
+			return -EPROTO;
+		else if (!done)
 			size *= 2;
 	}
 	return 0;
@@ -301,7 +306,7 @@ static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 	if (st->stx_size < file->offset) {
 		if (problem_is_shown(t))
 			log_warn("%s: got shorter: reading it from its beginning", t->path);
-		file->offset = file->lines = 0;
+		file->offset = file->lines = file->incomplete = 0;
 		file->skipping = file->damaged = false;
 	}
 	if (t->waits && !memcmp(&file->id, &t->next, sizeof(t->next)))
@@ -312,7 +317,7 @@ static void tail_read_file(struct tail *t, int fd, const struct statx *st)
 	}
 	if (!t->waits && !file->damaged)
 		err = is_gzip(fd) ? tail_read_members(t, file, fd, st->stx_size) : tail_read_lines(t, file, fd, st->stx_size);
-	file->damaged |= err == -EBADMSG;
+	file->damaged |= err == -EPROTO;
 	t->counts.unread += st->stx_size > file->offset && !file->skipping && !file->damaged ? st->stx_size - file->offset : 0;
 	if (err && !file->failed) {
 		file->failed = true;

@@ -272,9 +272,11 @@ static bool gzip_add_member(struct gzip *g, const char *text, size_t len, size_t
 /* Appends as many events as fit into the page, or if none fits fills it up. Returns their length. */
 static size_t fill_page(struct gzip *g, const char *text, size_t left)
 {
-	size_t gap = PAGE_BYTES - (g->offset + g->used) % PAGE_BYTES;
-	size_t len = framing_within(g->mode, text, left, gap * g->ratio / RATIO_ONE), shorter;
+	size_t gap = PAGE_BYTES - (g->offset + g->used) % PAGE_BYTES, len, shorter;
 
+	if (gap < MEMBER_GAP_MIN) /* only behind what another program has compressed */
+		gap += PAGE_BYTES;
+	len = framing_within(g->mode, text, left, gap * g->ratio / RATIO_ONE);
 	while (!gzip_add_member(g, text, len, gap)) {
 		shorter = framing_within(g->mode, text, len, len - len / 4);
 		if (shorter < len) {
@@ -794,13 +796,16 @@ int writer_close(struct writer *w)
 
 /* ---- the caller: the beginning ---- */
 
-#define CUT_BYTES (64u << 10) /* looked at at a time */
+#define CUT_BYTES (64u << 10)     /* inflated at a time */
+#define CUT_BACK_MAX (16 << 20) /* no member is longer */
 
-/* Returns where the last whole member ends, or -errno. */
-static off_t members_end(int fd, unsigned char *in, unsigned char *out)
+/* Reads the members from `at` on. Returns where the last whole one ends (`at`: there is none), if nothing or a part of one follows;
+ * -EBADMSG: something else does, or its text does not end with a line. */
+static off_t members_end(int fd, off_t at, unsigned char *in, unsigned char *out)
 {
 	z_stream z = { 0 };
-	off_t at = 0, end = 0;
+	off_t end = at;
+	char last = '\n';
 	int zret = Z_OK;
 	ssize_t n;
 
@@ -814,34 +819,56 @@ static off_t members_end(int fd, unsigned char *in, unsigned char *out)
 			z.next_out = out;
 			z.avail_out = CUT_BYTES;
 			zret = inflate(&z, Z_NO_FLUSH);
+			if (z.avail_out < CUT_BYTES)
+				last = (char)z.next_out[-1];
 			if (zret == Z_STREAM_END) {
 				end = at - z.avail_in;
-				zret = inflateReset(&z);
+				zret = last == '\n' ? inflateReset(&z) : Z_DATA_ERROR;
 			}
 		}
 	}
 	inflateEnd(&z);
-	return n < 0 ? -errno : end;
+	if (n < 0)
+		return -errno;
+	return zret == Z_OK ? end : -EBADMSG;
+}
+
+/*
+ * Where the last whole member ends. Members begin at pages: the last page that begins with one, and from which on there are only
+ * members, tells. A page within a long member does not look like that.
+ */
+static off_t find_members_end(int fd, off_t size, unsigned char *buf)
+{
+	static const unsigned char magic[] = { 0x1f, 0x8b, Z_DEFLATED };
+	off_t page = (size - 1) / PAGE_BYTES * PAGE_BYTES, end = -EBADMSG;
+	unsigned char head[sizeof(magic)];
+	ssize_t n;
+
+	for (; end == -EBADMSG && page >= 0 && size - page <= CUT_BACK_MAX + PAGE_BYTES; page -= PAGE_BYTES) {
+		n = pread(fd, head, sizeof(head), page);
+		if (n < 0)
+			return -errno;
+		if (!memcmp(head, magic, (size_t)n))
+			end = members_end(fd, page, buf, buf + CUT_BYTES);
+	}
+	return end;
 }
 
 int writer_cut_member(int fd)
 {
+	int in = outfile_reopen(fd), err = in < 0 ? in : 0;
 	unsigned char *buf = xmalloc(2 * CUT_BYTES);
-	int in = outfile_reopen(fd);
 	struct stat st;
 	off_t end;
-	int err = in < 0 ? in : 0;
 
-	if (!err) {
-		end = members_end(in, buf, buf + CUT_BYTES);
+	if (!err && fstat(in, &st))
+		err = -errno;
+	if (!err && st.st_size) {
+		end = find_members_end(in, st.st_size, buf);
 		err = end < 0 ? (int)end : 0;
+		if (!err && end < st.st_size && ftruncate(fd, end))
+			err = -errno;
 	}
-	if (!err && fstat(fd, &st))
-		err = -errno;
-	if (!err && st.st_size && !end)
-		err = -EBADMSG;
-	if (!err && end < st.st_size && ftruncate(fd, end))
-		err = -errno;
 	if (in >= 0)
 		close(in);
 	free(buf);

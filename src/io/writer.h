@@ -44,8 +44,8 @@ struct writer_floor {
 };
 #define WRITER_FLOOR ((struct writer_floor){ .bytes = UINT64_C(1) << 30, .percent = 5 })
 
-/* Cuts off what follows the last whole member of a file of WRITER_*_GZIP, since a run that was killed may have left half of one.
- * Returns 0 or -errno; -EBADMSG: it does not begin with a member. */
+/* Cuts off what follows the last whole member of a file of WRITER_LINES_GZIP, since a run that was killed may have left half of one.
+ * Nobody else may be writing it. Takes no longer for a long file. Returns 0 or -errno; -EBADMSG: its end is no such members. */
 int writer_cut_member(int fd);
 
 /* Takes over fd; `name` is for messages and is copied. */

@@ -113,17 +113,19 @@ static int out_file_claim(int fd, const char *name)
 	return err;
 }
 
-/* Makes appended lines begin on a new line, since a run that was killed may have left half a line, or half of what is compressed. -errno. */
+/* Makes appended lines begin on a new line, since a run that was killed may have left half a line, or half a gzip member. -errno. */
 static int out_file_end_last_line(int fd, enum writer_mode mode)
 {
 	char last = '\n';
 	struct stat st;
 	int in;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return 0;
-	if (mode == WRITER_LINES_GZIP)
-		return writer_cut_member(fd);
+	if (mode == WRITER_LINES_GZIP) /* a part of a member may be what another recording is writing */
+		return flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK ? -EBUSY : writer_cut_member(fd);
+	if (!st.st_size)
+		return 0;
 	in = outfile_reopen(fd);
 	if (in < 0)
 		return 0; /* it may be written, but not read */
@@ -796,7 +798,10 @@ static int open_profile(struct output *o)
 	err = out_file_end_last_line(fd, o->mode);
 	if (!err)
 		return fd;
-	log_error("cannot write %s: %s", o->base, err == -EBADMSG ? "it exists and is not compressed: choose another name" : strerror(-err));
+	log_error("cannot write %s: %s", o->base,
+		err == -EBADMSG ? "it exists, and is damaged or was not compressed by inftrace: choose another name"
+		: err == -EBUSY ? "another recording is writing it"
+				: strerror(-err));
 	out_file_drop(&o->file, fd);
 	return err;
 }

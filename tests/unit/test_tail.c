@@ -200,6 +200,24 @@ TEST_WITH(test_gzip, begin, end)
 	assert_int_equal(tail_counts(t)->lines, 1000);
 }
 
+/* A line that would be unpacked once more. */
+TEST_WITH(test_gzip_nested, begin, end)
+{
+	static const char lines[] = "\x1f\x8b\x08\n" STEP;
+
+	for (int i = 0; i < 2; i++) {
+		gzFile z;
+
+		assert_int_equal(truncate(path, 0), 0);
+		z = gzopen(path, i ? "w" : "wT");
+		assert_int_equal(gzwrite(z, i ? lines : STEP, i ? sizeof(lines) - 1 : strlen(STEP)), i ? sizeof(lines) - 1 : strlen(STEP));
+		assert_int_equal(gzclose(z), Z_OK);
+		look(UINT64_MAX);
+		assert_int_equal(tail_counts(t)->errors, i);
+		assert_int_equal(tail_counts(t)->lines, 1);
+	}
+}
+
 /* Of another tool: a line may be in two members, and a member may be of any size. */
 TEST_WITH(test_gzip_foreign, begin, end)
 {

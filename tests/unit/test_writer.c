@@ -470,6 +470,53 @@ TEST(test_lines_gzip_appended)
 	file_done(&f);
 }
 
+/* Damage is not cut off, nor is a long member, nor what another program has written. */
+TEST(test_lines_gzip_kept)
+{
+	static const char bad[] = "this is no member, and not a part of one";
+	struct file f;
+	size_t len;
+	char *text;
+
+	file_open(&f, WRITER_LINES_GZIP, 0);
+	for (unsigned int i = 0; i < 3; i++)
+		writer_append(f.w, line, make_line(i, i == 1 ? 2 << 20 : 100));
+	file_close(&f);
+	assert_int_equal(writer_cut_member(f.fd), 0);
+	assert_int_equal(lseek(f.fd, 0, SEEK_END), f.len);
+	assert_int_equal(pwrite(f.fd, bad, sizeof(bad), (off_t)f.len), sizeof(bad));
+	assert_int_equal(writer_cut_member(f.fd), -EBADMSG);
+	assert_int_equal(lseek(f.fd, 0, SEEK_END), f.len + sizeof(bad));
+	file_done(&f);
+	/* any place in a page */
+	for (size_t at = PAGE - 30; at < PAGE + 30; at++) {
+		gzFile z;
+
+		file_open(&f, WRITER_PLAIN, 0);
+		assert_int_equal(writer_close(f.w), 0);
+		z = gzdopen(dup(f.fd), "w0");
+		gzwrite(z, line, (unsigned int)make_line(0, at - 28 - strlen("0:4000:\n")));
+		gzclose(z);
+		file_read(&f);
+		assert_in_range(f.len, at - 10, at + 10);
+		assert_int_equal(writer_cut_member(f.fd), 0);
+		f.w = writer_new(dup(f.fd), "the file", WRITER_LINES_GZIP);
+		assert_int_equal(lseek(f.fd, 0, SEEK_END), f.len);
+		for (unsigned int i = 1; i < 200; i++) {
+			writer_append(f.w, line, make_line(i, draw(300)));
+			writer_flush(f.w);
+		}
+		file_close(&f);
+		text = malloc(TEXT_MAX);
+		len = 0;
+		for (size_t from = 0, part; from < f.len; len += part)
+			from += unpack_member(f.text + from, f.len - from, text + len, TEXT_MAX - len, &part);
+		assert_int_equal(check_lines(text, len), 200);
+		free(text);
+		file_done(&f);
+	}
+}
+
 /* Events larger than a page, barely compressible. */
 TEST(test_gzip_large)
 {
