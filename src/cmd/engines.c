@@ -197,7 +197,7 @@ static void print_missing(const struct probe_table *pt)
 	}
 }
 
-/* What the kernel takes to reach a probe on this machine: nothing where it cannot be tried. */
+/* What the kernel takes to reach a probe on this machine; nothing where that cannot be tried. */
 static void print_prices(void)
 {
 	struct calibration *c = NULL;
@@ -208,7 +208,7 @@ static void print_prices(void)
 		return;
 	if (calibration_start(features_have(&f, FEATURE_UPROBE_MULTI), features_fault_ends(&f), &c) || calibration_end(c, ns))
 		return;
-	printf("on this machine a probe adds to each call: cheap %.2f us, dear %.2f us, and %.2f us where the return is seen, too\n",
+	printf("on this machine reaching a probe takes: cheap %.2f us, dear %.2f us, and %.2f us more where the return is seen; what inftrace then does comes on top\n",
 		(double)ns[HIT_ENTRY] / 1e3, (double)ns[HIT_STEPPED] / 1e3, (double)ns[HIT_RETURN] / 1e3);
 }
 

@@ -94,16 +94,26 @@ static const struct frame *frame_at(const struct path_code *c, const struct alik
 	return depth < a->of[i].n ? stacks_frame(c->stacks, a->of[i].frames[a->of[i].n - 1 - depth]) : NULL;
 }
 
-/* An asyncio task that somebody gave a name: python_task_name(). */
-static bool frame_is_named_task(const struct frame *f)
+/* An asyncio task: "[task NAME]", or "[task]" if it has none. */
+static bool frame_is_task(const struct frame *f)
 {
-	return f->kind == FRAME_PYTHON && !f->line && !strncmp(f->name, "[task ", 6);
+	return f->kind == FRAME_PYTHON && !f->line && !strncmp(f->name, "[task", 5);
 }
 
-/* Whether two frames are the same function; their texts are interned. */
+/* Whether two frames are the same function, or both a task; their texts are interned. */
 static bool is_same_function(const struct frame *a, const struct frame *b)
 {
-	return a && b && a->name == b->name && a->file == b->file;
+	return a && b && ((a->name == b->name && a->file == b->file) || (frame_is_task(a) && frame_is_task(b)));
+}
+
+/* Whether a task has a name, and no sample has another one at that depth. */
+static bool is_one_named_task(const struct path_code *c, const struct alike *a, unsigned int depth, const struct frame *task)
+{
+	bool is = strcmp(task->name, "[task]");
+
+	for (size_t i = 0; i < a->n; i++)
+		is &= frame_at(c, a, i, depth)->name == task->name;
+	return is;
 }
 
 /* Keeps only those whose frame at a depth is the same function as most others', if these have at least half of the time `whole`. Returns
@@ -152,11 +162,11 @@ bool path_code_find(const struct path_code *c, uint32_t tid, enum time_state sta
 		f = keep_most(c, a, depth, a->weight_ns);
 		if (!f)
 			break;
-		inner = f;
-		if (frame_is_named_task(f)) {
-			task = f;
+		if (frame_is_task(f)) {
+			task = is_one_named_task(c, a, depth, f) ? f : task;
 			continue;
 		}
+		inner = f;
 		own = f->kind == FRAME_PYTHON && !stack_frame_is_library(f) ? f : own;
 	}
 	free(a);
@@ -168,7 +178,7 @@ bool path_code_find(const struct path_code *c, uint32_t tid, enum time_state sta
 		stack_text(own, text);
 		len += snprintf(ret + len, (size_t)(PATH_CODE_MAX - len), " from %.120s", text);
 	}
-	if (task && task != inner) {
+	if (task) {
 		stack_text(task, text);
 		snprintf(ret + len, (size_t)(PATH_CODE_MAX - len), " in %.120s", text);
 	}

@@ -42,7 +42,7 @@ export FAKE_CUDA_LOG=$TMP/calls
 start_driver
 
 "$INFTRACE" engines -p "$driver" >"$TMP/engines"
-check "engines: what probes cost here" grep -qE '^on this machine a probe adds to each call: cheap [0-9.]+ us, dear [0-9.]+ us, and ' "$TMP/engines"
+check "engines: what probes cost here" grep -qE '^on this machine reaching a probe takes: cheap [0-9.]+ us, dear [0-9.]+ us, and ' "$TMP/engines"
 for file in libcuda.so.1 libnccl.so.2 _C.abi3.so; do
 	check "engines: $file" grep -q "^$TMP/$file, build-id [0-9a-f]\{40\}\$" "$TMP/engines"
 done

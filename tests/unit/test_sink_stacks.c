@@ -29,6 +29,7 @@ static const struct frame frames[] = {
 	{ .name = long_name, .file = "/lib/libx.so", .kind = FRAME_NATIVE },
 	{ .name = "loads", .file = "/usr/lib/python3.11/json/__init__.py", .line = 3, .kind = FRAME_PYTHON },
 	{ .name = "[task loader]", .kind = FRAME_PYTHON },
+	{ .name = "[task other]", .kind = FRAME_PYTHON },
 };
 
 /* Innermost first, as from stacks_get(). */
@@ -39,8 +40,9 @@ static const uint32_t stack_frames[][8] = {
 	{ 5, 7, 8, 0 },
 	{ 2, 10, 1, 0 },
 	{ 2, 1, 11, 0 },
+	{ 2, 1, 12, 0 },
 };
-static const unsigned int stack_len[] = { 3, 4, 4, 4, 4, 4 };
+static const unsigned int stack_len[] = { 3, 4, 4, 4, 4, 4, 4 };
 static uint32_t deep[DEEP];
 
 unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
@@ -666,6 +668,7 @@ TEST_WITH(test_path_code, setup_stacks, teardown)
 		{ { 0, 0 }, 2, IN_MAP },
 		{ { 4, 4 }, 2, IN_MAP }, /* called by the standard library */
 		{ { 5, 5 }, 2, IN_MAP " in [task loader]" },
+		{ { 5, 6, 5, 6 }, 4, IN_MAP }, /* of two tasks */
 		{ { 1, 0, 1, 0, 1 }, 5, IN_FUTEX },
 		{ { 0, 1, 4 }, 3, "sched.run (sched.py:212)" },
 		{ { 3, 3, 3, 0 }, 4, "nf_hook [kernel]" },
