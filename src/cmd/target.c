@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
 		1 },
 	{ "budget", OPT_BUDGET, "SHARE", 0,
 		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off samples, barriers, operators, system "
-		"calls one by one and the timeline, in this order, and on again when they fit",
+		"calls one by one and the timeline, in this order, and on again when they fit; what is off is on for 5 % of the time if that fits",
 		1 },
 	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
 	{ NULL, 0, NULL, 0, NULL, 0 },

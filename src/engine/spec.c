@@ -771,6 +771,7 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g)
 	s->is_glob = s->refused = false;
 	s->attached = s->checked = 0;
 	s->records = s->left_out = 0;
+	s->dear_ends = s->dear_begin = false;
 	s->misfits = s->misfits_late = 0;
 	s->rows_fit = false;
 	memset(s->accessor, 0, sizeof(s->accessor));

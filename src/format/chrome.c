@@ -589,6 +589,8 @@ static void write_step_span(
 		p = fmt_lit(p, ",\"watched\":true");
 	if (r->left_out)
 		p = fmt_string(fmt_lit(p, ",\"left_out\":"), shed_text(r->left_out, off));
+	if (r->left_out & SHED_CHANGED)
+		p = fmt_lit(p, ",\"left_out_changed\":true");
 	before = fmt_lit(fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns), "}");
 	p = fmt_states(fmt_lit(before, ",\"before_us\":{"), r->before_ns);
 	p = p[-1] == '{' ? before : fmt_lit(p, "}");

@@ -530,6 +530,8 @@ static void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, siz
 		event_add(&e, "watched", VALUE_BOOL, 1);
 	if (r->left_out)
 		event_add_word(&e, "left_out", shed_text(r->left_out, off));
+	if (r->left_out & SHED_CHANGED)
+		event_add(&e, "left_out_changed", VALUE_BOOL, 1);
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
 	/* with more steps at once than lanes, some are only on their threads' tracks */

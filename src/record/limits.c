@@ -41,6 +41,14 @@ void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weig
 	l->steps++;
 	l->ns += dur_ns;
 	l->weight_ns += weight_ns;
+	if (dur_ns > l->longest_ns)
+		l->longest_ns = dur_ns;
+}
+
+void shed_turn_step(struct shed *s, uint64_t weight_ns)
+{
+	s->turn.steps++;
+	s->turn.weight_ns += weight_ns;
 }
 
 static uint64_t shed_time_share(uint64_t part, uint64_t whole)
@@ -60,23 +68,49 @@ static enum shed_part shed_first_part_on(const struct shed *s)
 	return on ? (enum shed_part)__builtin_ctz(on) : SHED_PARTS;
 }
 
-/* What it costs the steps of the look if these parts take turns. */
-static uint64_t shed_turns_cost(const struct shed *s, uint32_t turns)
+static uint64_t shed_prices(const struct shed *s, uint32_t parts)
 {
 	uint64_t ns = 0;
 
 	for (int i = 0; i < SHED_PARTS; i++)
-		ns += turns & 1u << i ? s->part[i].price_ns : 0;
-	return ns * s->look.steps / SHED_TURNS;
+		ns += parts & 1u << i ? s->part[i].price_ns : 0;
+	return ns;
 }
 
-/* Whether a tenth of the budget is left with this added to the look. */
-static bool shed_fits(const struct shed *s, uint64_t added_ns)
+/* What it costs the steps of the look if these parts are sampled. */
+static uint64_t shed_turns_cost(const struct shed *s, uint32_t turns)
 {
-	return s->look.ns && shed_time_share(s->look.weight_ns + added_ns, s->look.ns) < s->budget - s->budget / 10;
+	return shed_prices(s, turns) * s->look.steps / SHED_TURNS;
 }
 
-/* Chooses the parts that take turns: those turned off last first, as the others show little without the timeline. */
+/* Whether the look is below a limit with this added. */
+static bool shed_fits(const struct shed *s, uint64_t added_ns, uint64_t limit)
+{
+	return s->look.ns && shed_time_share(s->look.weight_ns + added_ns, s->look.ns) < limit;
+}
+
+/* Below the budget, so that what has just been turned on is not turned off at once. */
+static uint64_t shed_limit_to_add(const struct shed *s)
+{
+	return s->budget - s->budget / 10;
+}
+
+/* The steps of turns show what the sampled parts cost now. */
+static void shed_renew_prices(struct shed *s)
+{
+	uint64_t old = shed_prices(s, s->turns), off_ns = shed_weight_per_step(&s->look), on_ns;
+
+	if (s->turn.steps < SHED_TURN_LEAST || !old)
+		return;
+	on_ns = s->turn.weight_ns / s->turn.steps;
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (s->turns & 1u << i)
+			s->part[i].price_ns = on_ns > off_ns ? (uint64_t)((unsigned __int128)(on_ns - off_ns) * s->part[i].price_ns / old) : 0;
+	}
+	s->turn = (struct shed_look){ 0 };
+}
+
+/* Chooses the parts to sample: those turned off last first, as the others show little without the timeline. */
 static uint32_t shed_choose_turns(const struct shed *s)
 {
 	uint32_t turns = 0, may = s->off;
@@ -84,7 +118,7 @@ static uint32_t shed_choose_turns(const struct shed *s)
 	for (int i = SHED_PARTS - 1; i >= 0; i--) {
 		if (!(may & 1u << i))
 			continue;
-		if (i != (int)s->last && shed_fits(s, shed_turns_cost(s, turns | 1u << i)))
+		if (shed_fits(s, shed_turns_cost(s, turns | 1u << i), s->turns & 1u << i ? s->budget : shed_limit_to_add(s)))
 			turns |= 1u << i;
 		else if (i == SHED_TIMELINE)
 			may &= ~(1u << SHED_OPERATORS | 1u << SHED_SYSCALLS);
@@ -117,7 +151,7 @@ static bool shed_turn_part_on(struct shed *s, uint64_t now)
 		if (!(s->off & 1u << i) || quiet < s->part[i].quiet_ns)
 			continue;
 		/* with the part on, a tenth of the budget must be left */
-		if (!shed_fits(s, s->part[i].price_ns * s->look.steps + shed_turns_cost(s, s->turns & ~(1u << i))) &&
+		if (!shed_fits(s, s->part[i].price_ns * s->look.steps + shed_turns_cost(s, s->turns & ~(1u << i)), shed_limit_to_add(s)) &&
 			(quiet < SHED_QUIET_MAX_NS || s->share >= s->budget))
 			continue;
 		s->off &= ~(1u << i);
@@ -136,13 +170,16 @@ bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns)
 	if (l->steps < SHED_LOOK_STEPS && (l->steps < SHED_LOOK_LEAST || now_ns < l->begun_ns + SHED_LOOK_NS))
 		return false;
 	s->step_ns = l->ns / l->steps;
+	s->longest_ns = l->longest_ns;
+	s->looks++;
 	s->share = shed_time_share(l->weight_ns, l->ns);
 	if (s->last != SHED_PARTS) /* what turning it off has saved */
 		s->part[s->last].price_ns = s->before_ns > shed_weight_per_step(l) ? s->before_ns - shed_weight_per_step(l) : 0;
 	s->last = SHED_PARTS;
+	shed_renew_prices(s);
 	changed = s->share > s->budget ? shed_turn_part_off(s, now_ns) : shed_turn_part_on(s, now_ns);
-	s->turns = shed_choose_turns(s);
-	s->share += shed_time_share(shed_turns_cost(s, s->turns), l->ns);
+	/* the price of what was turned off, and the cost of what was turned on, are known with the next look */
+	s->turns = changed ? s->turns & s->off : shed_choose_turns(s);
 	s->look = (struct shed_look){ 0 };
 	return changed;
 }
@@ -157,6 +194,8 @@ uint64_t shed_turn_ns(const struct shed *s)
 {
 	uint64_t ns = SHED_TURN_STEPS * s->step_ns;
 
+	ns = ns > 2 * s->longest_ns ? ns : 2 * s->longest_ns;
+	ns = ns < SHED_TURN_MAX_NS ? ns : SHED_TURN_MAX_NS;
 	return ns > SHED_TURN_NS ? ns : SHED_TURN_NS;
 }
 
@@ -199,9 +238,10 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
 		step_overhead_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
-		/* a step of a turn says nothing of those between turns */
-		if (h->start_ns > o->turn_end_ns || h->start_ns + h->dur_ns < o->turn_ns)
+		if (h->start_ns > o->turn_over_ns || h->start_ns + h->dur_ns < o->turn_ns)
 			shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
+		else if (h->start_ns >= o->turn_on_ns && h->start_ns + h->dur_ns <= o->turn_end_ns)
+			shed_turn_step(&o->shed, w.ns);
 	}
 	if (h == &o->step.s.h && parts & 1u << SHED_BARRIERS) {
 		hide_barriers(o->step.s.ns);
@@ -277,35 +317,45 @@ static void overhead_tell_parts(const struct overhead *o, uint32_t before)
 	}
 }
 
-static void overhead_tell_turns(const struct overhead *o, uint32_t before)
+/* Once for each part, since they come and go with the load. */
+static void overhead_tell_turns(struct overhead *o)
 {
 	for (int i = 0; i < SHED_PARTS; i++) {
-		if (o->shed.turns & ~before & 1u << i)
-			log_info("--budget %.4g%%: %s on for one in %d of the time", (double)o->shed.budget / 1e4, parts_text[i].with_verb, SHED_TURNS);
-		else if (before & ~o->shed.turns & o->shed.off & 1u << i)
-			log_info("--budget %.4g%%: %s off all the time", (double)o->shed.budget / 1e4, parts_text[i].with_verb);
+		if (o->shed.turns & ~o->told_turns & 1u << i)
+			log_info("--budget %.4g%%: %s on for %d %% of the time", (double)o->shed.budget / 1e4, parts_text[i].with_verb, 100 / SHED_TURNS);
 	}
+	o->told_turns |= o->shed.turns;
 }
 
 static void overhead_begin_turn(struct overhead *o, struct sink *s)
 {
-	uint64_t begin = clock_boot_ns();
-
-	o->turn_ns = begin;
-	o->turn_end_ns = UINT64_MAX;
+	o->looks = o->shed.looks;
+	o->turn_ns = clock_boot_ns();
+	o->turn_end_ns = o->turn_over_ns = UINT64_MAX;
 	overhead_switch_parts(o, s, o->shed.off, o->shed.off & ~o->shed.turns);
 	o->on = o->shed.turns;
-	o->attach_ns = clock_boot_ns() - begin;
-	o->turn_due_ns = begin + o->attach_ns + shed_turn_ns(&o->shed);
+	o->turn_on_ns = clock_boot_ns();
+	o->turn_due_ns = o->turn_on_ns + shed_turn_ns(&o->shed);
 }
 
-/* The time between turns also lets the work of turning parts on and off be a small share of it. */
+/* The time until the next turn also makes the work of turning parts on and off a small share. */
 static void overhead_end_turn(struct overhead *o, struct sink *s)
 {
+	uint64_t attach_ns = o->turn_on_ns - o->turn_ns, planned_ns = o->turn_due_ns - o->turn_on_ns, ns;
+
+	o->turn_end_ns = clock_boot_ns();
 	overhead_switch_parts(o, s, o->shed.off & ~o->on, o->shed.off);
 	o->on = 0;
-	o->turn_end_ns = clock_boot_ns();
-	o->turn_due_ns = o->turn_end_ns + (SHED_TURNS - 1) * (o->turn_end_ns - o->turn_ns + 4 * o->attach_ns);
+	o->turn_over_ns = clock_boot_ns();
+	ns = o->turn_end_ns - o->turn_on_ns;
+	ns = (ns < 2 * planned_ns ? ns : 2 * planned_ns) + 4 * (attach_ns < planned_ns ? attach_ns : planned_ns);
+	o->turn_due_ns = o->turn_over_ns + (SHED_TURNS - 1) * ns;
+}
+
+/* Whether a turn may begin once it is due: not before a look has shown what the parts without those cost. */
+static bool overhead_takes_turns(const struct overhead *o, const struct sink *s)
+{
+	return s && o->shed.turns && o->looks != o->shed.looks && !session_shedding(o->c->session);
 }
 
 const char *overhead_stays(const struct probe_table *pt, bool counts)
@@ -319,23 +369,24 @@ const char *overhead_stays(const struct probe_table *pt, bool counts)
 
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 {
-	uint32_t before, turns;
+	uint32_t before;
 
 	if (!o)
 		return;
 	before = o->shed.off;
-	turns = o->shed.turns;
 	if (o->on) {
 		if (now_ns >= o->turn_due_ns || !s)
 			overhead_end_turn(o, s);
 		return;
 	}
 	if (session_shedding(o->c->session)) {
-		if (!turns)
+		if (o->shed.turns) /* the look goes on, without the steps that still have probes */
+			o->turn_over_ns = now_ns;
+		else
 			shed_applied(&o->shed, now_ns);
 		return;
 	}
-	if (turns && s && now_ns >= o->turn_due_ns) {
+	if (now_ns >= o->turn_due_ns && overhead_takes_turns(o, s)) {
 		overhead_begin_turn(o, s);
 		return;
 	}
@@ -344,7 +395,7 @@ void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 		overhead_switch_parts(o, s, before, o->shed.off);
 		shed_applied(&o->shed, clock_boot_ns());
 	}
-	overhead_tell_turns(o, turns);
+	overhead_tell_turns(o);
 	if (shed_exhausted(&o->shed) && !o->told) {
 		o->told = true;
 		log_warn("--budget %.4g%%: inftrace takes %.2f %% of the time of a step, and nothing is left to turn off%s",
@@ -352,9 +403,9 @@ void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 	}
 }
 
-uint64_t overhead_due_ns(const struct overhead *o)
+uint64_t overhead_due_ns(const struct overhead *o, const struct sink *s)
 {
-	return o && (o->on || o->shed.turns) ? o->turn_due_ns : UINT64_MAX;
+	return o && (o->on || overhead_takes_turns(o, s)) ? o->turn_due_ns : UINT64_MAX;
 }
 
 void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to)

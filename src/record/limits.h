@@ -22,8 +22,8 @@ struct tasks;
  * Decides from steps and the time. A look covers some steps that were all recorded in the same way. If they cost more than
  * the budget, the next part is turned off, in the order of enum shed_part; its price is how much less a step costs in the
  * next look. After a quiet time the last part that fits the budget is turned on again; if that was wrong, its next quiet
- * time is twice as long. Parts that are off take turns, as far as the budget allows: they are on for some steps of each second or
- * so, and then for one in SHED_TURNS of the time.
+ * time is twice as long. Parts that are off are sampled as far as the budget allows: for some steps of each second or so there is a turn
+ * in which they are on, one in SHED_TURNS of the time.
  */
 #define SHED_WHOLE 1000000                /* shares are in millionths */
 #define SHED_LOOK_STEPS 32                /* a look ends after this many steps ... */
@@ -31,24 +31,28 @@ struct tasks;
 #define SHED_LOOK_LEAST 4
 #define SHED_TURNS 20
 #define SHED_TURN_NS UINT64_C(50000000) /* the shortest turn */
-#define SHED_TURN_STEPS 4               /* a turn lasts as long as so many, since those at its begin and end are not whole */
+#define SHED_TURN_MAX_NS UINT64_C(5000000000)
+#define SHED_TURN_STEPS 4 /* it lasts as long as so many, and as two of the longest: those at its beginning and end are not whole */
+#define SHED_TURN_LEAST 2 /* whole steps that show what it costs */
 #define SHED_QUIET_NS UINT64_C(5000000000)
 /* The longest quiet time. After it a part is tried regardless of its price: the load may have changed. */
 #define SHED_QUIET_MAX_NS UINT64_C(300000000000)
 
 /* Sums over steps. */
 struct shed_look {
-	uint64_t begun_ns, steps, ns, weight_ns;
+	uint64_t begun_ns, steps, ns, weight_ns, longest_ns;
 };
 
 struct shed {
 	uint64_t budget;   /* share of the time of steps */
 	uint32_t parts;    /* 1 << enum shed_part: can be turned off */
 	uint32_t off;      /* of these */
-	uint32_t turns;    /* of these, those that take turns */
+	uint32_t turns;    /* of these, those that are sampled */
 	uint64_t since_ns; /* steps that began before do not count */
-	uint64_t share;    /* found by the last look, with what turns will cost */
-	uint64_t step_ns;  /* likewise: the mean length of a step */
+	uint64_t share;    /* found by the last look */
+	uint64_t step_ns, longest_ns; /* likewise: the mean length of a step, and the longest */
+	uint64_t looks;               /* so far */
+	struct shed_look turn;        /* steps within turns */
 	struct shed_look look;
 	struct {
 		uint64_t price_ns; /* for each step */
@@ -70,6 +74,9 @@ bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
 /* From now on parts that are off cost nothing, and parts that are on have their full cost. */
 void shed_applied(struct shed *s, uint64_t now_ns);
 
+/* The same for a step in which all parts that are sampled were on. */
+void shed_turn_step(struct shed *s, uint64_t weight_ns);
+
 /* How long the turns are, by the steps of the last look. */
 uint64_t shed_turn_ns(const struct shed *s);
 
@@ -85,10 +92,10 @@ struct overhead {
 	struct rec_step_parts step; /* returned by overhead_step() */
 	uint32_t self;
 	uint64_t weighed; /* steps whose cost is known */
-	/* of parts that take turns: those that are on, the last turn, its end is UINT64_MAX while it goes on, and when the next one is
-	 * due; how long it took to turn them on, as it does where there are thousands of probes */
-	uint32_t on;
-	uint64_t turn_ns, turn_end_ns, turn_due_ns, attach_ns;
+	/* The last turn: from turn_ns on parts were turned on, from turn_on_ns to turn_end_ns (UINT64_MAX: it goes on) they were, and until
+	 * turn_over_ns probes were still in place. When it ends, or the next one begins; parts that are on in it; looks before it. */
+	uint64_t turn_ns, turn_on_ns, turn_end_ns, turn_over_ns, turn_due_ns, looks;
+	uint32_t on, told_turns;
 	bool told;        /* it was reported that nothing is left to turn off */
 };
 
@@ -104,8 +111,8 @@ const char *overhead_stays(const struct probe_table *pt, bool counts);
 /* Turns parts off and on as decided. s: the sink of the open window; NULL: none is open. o NULL: does nothing. */
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns);
 
-/* When overhead_turn() has something to do; UINT64_MAX: not by time. o may be NULL. */
-uint64_t overhead_due_ns(const struct overhead *o);
+/* When overhead_turn() has something to do; UINT64_MAX: not by time. o may be NULL; s: as for overhead_turn(). */
+uint64_t overhead_due_ns(const struct overhead *o, const struct sink *s);
 
 /* Writes marks for all changes in from..to, and for what was off at its beginning. */
 void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uint64_t to);

@@ -276,7 +276,8 @@ _Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same")
 static const char *loss_advice(const struct windows *w, char *buf, size_t size)
 {
 	const struct record_options *o = w->o;
-	bool gz = o->profile && text_has_suffix(o->profile, ".gz");
+	const char *profile = o->profile ?: o->profile_format;
+	bool gz = profile && text_has_suffix(profile, ".gz");
 
 	if (!w->in->dropped)
 		return "a larger --ring-size or fewer -e keeps up";
@@ -420,14 +421,14 @@ static void summarise_begins(const struct capture *c, uint64_t ns)
 		const struct probe_spec *s = &c->probes.specs[i];
 		uint64_t took = s->records * (price ?: DEAR_NS);
 
-		if (!s->dear_begin || took < ns / DEAR_SHARE)
+		if (!s->dear_begin || !s->records || s->is_python || took < ns / DEAR_SHARE)
 			continue;
 		shown++;
 		if (price)
-			log_info("%s: the kernel single-steps where it begins: %" PRIu64 " calls at %.1f us took %.2f s of the targets' time",
+			log_info("%s: the kernel has to single-step its probe: %" PRIu64 " calls at %.1f us took %.2f s of the targets' time",
 				s->symbol, s->records, (double)price / 1e3, (double)took / 1e9);
 		else
-			log_info("%s: the kernel single-steps where it begins: each of %" PRIu64 " calls took some microseconds", s->symbol,
+			log_info("%s: the kernel has to single-step its probe: each of %" PRIu64 " calls took some microseconds", s->symbol,
 				s->records);
 	}
 }
@@ -636,7 +637,7 @@ static int run_keep_up(void *arg)
 /* How long, in ms, there is nothing to do unless something happens. */
 static int time_to_wait(const struct record_run *r, uint64_t now)
 {
-	uint64_t wait = windows_wait_ns(&r->windows, now), due = discover_due_ns(r->discover);
+	uint64_t wait = windows_wait_ns(&r->windows, now), due = discover_due_ns(r->discover), turn;
 
 	if (r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) /* more has come while this was taken */
 		return 0;
@@ -644,8 +645,9 @@ static int time_to_wait(const struct record_run *r, uint64_t now)
 		return 0;
 	if (r->recorder && recorder_waits(r->recorder) && wait > NSEC_PER_MSEC)
 		wait = NSEC_PER_MSEC;
-	if (overhead_due_ns(r->intake.overhead) < due)
-		due = overhead_due_ns(r->intake.overhead);
+	turn = overhead_due_ns(r->intake.overhead, r->windows.sink);
+	if (turn < due)
+		due = turn;
 	if (due < now + wait)
 		wait = due > now ? due - now : 0;
 	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);

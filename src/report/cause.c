@@ -536,7 +536,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		c.typical = s->total - c.excess;
 		noise = WAITED_SHARE * (double)s->total;
 	}
-	if (s->unfinished || c.excess < EXCESS_MIN_NS)
+	if (s->unfinished || s->left_out_changed || c.excess < EXCESS_MIN_NS)
 		goto out;
 	if ((double)c.excess <= noise && !excess_is_notable(t, &own, size, c.excess))
 		goto out;

@@ -178,6 +178,8 @@ bool process_empty(const struct process *p)
 void process_add_step(struct process *p, const struct step *step)
 {
 	p->stand_ins += step->stand_in != 0;
+	for (int i = 0; i < SHED_PARTS; i++)
+		p->left_out[i] += step->left_out >> i & 1;
 	steps_add(&p->steps, step);
 }
 

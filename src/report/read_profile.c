@@ -84,23 +84,6 @@ static const struct read_key *key_find(const struct read_key *keys, size_t n, co
 }
 #define KEY_FIND(keys, name, hint) key_find(keys, sizeof(keys) / sizeof((keys)[0]), name, hint)
 
-/* "barriers,operators"; names that this version does not know are ignored. */
-static uint32_t parse_shed_parts(const char *text)
-{
-	uint32_t parts = 0;
-
-	for (; *text; text += text[0] == ',') {
-		size_t len = strcspn(text, ",");
-
-		for (int i = 0; i < SHED_PARTS; i++) {
-			if (strlen(shed_part_name(i)) == len && !memcmp(text, shed_part_name(i), len))
-				parts |= 1u << i;
-		}
-		text += len;
-	}
-	return parts;
-}
-
 /* Returns false if the value is not valid for the key. */
 static bool key_read(struct model *m, const struct read_key *key, const struct json_node *value, void *object)
 {
@@ -131,7 +114,7 @@ static bool key_read(struct model *m, const struct read_key *key, const struct j
 		return text;
 	case KEY_PARTS:
 		text = node_string(value);
-		*(uint32_t *)member = text ? parse_shed_parts(text) : 0;
+		*(uint32_t *)member = text ? shed_parts_of(text) : 0;
 		return text;
 	case KEY_TRUE:
 		*(bool *)member = node_is(value, JSON_TRUE);
@@ -459,8 +442,6 @@ static void profile_read_step(struct profile_reader *r, struct process *p)
 	}
 	count_phases_add(&p->counts, step.phase, r->shape);
 	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, r->shape);
-	for (int i = 0; i < SHED_PARTS; i++)
-		p->left_out[i] += step.left_out >> i & 1;
 	process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	if (read_us(node_get(r->shape, KEY(gap_us)), &gap))

@@ -6,6 +6,7 @@
 
 #include "read/trace.h"
 #include "report/read.h"
+#include "schema/left_out.h"
 
 #define PID_MAX_LIMIT 4194304 /* the kernel's: tids above it are inftrace's own */
 
@@ -72,6 +73,7 @@ static void trace_read_step(struct report_trace_reader *r, const struct trace_ev
 		[ROW_READ] = "rows_read",
 	};
 	const struct json_node *args = event->args, *breakdown = node_get(args, "breakdown_us");
+	const char *left_out;
 
 	if (!node_is(breakdown, JSON_OBJECT) || !read_us(event->ts, &step.ts))
 		return;
@@ -91,6 +93,9 @@ static void trace_read_step(struct report_trace_reader *r, const struct trace_ev
 	}
 	step.stand_in = node_get(args, "stand_in") != NULL;
 	step.watched = node_is(node_get(args, "watched"), JSON_TRUE);
+	left_out = node_string(node_get(args, "left_out"));
+	step.left_out = left_out ? shed_parts_of(left_out) : 0;
+	step.left_out_changed = node_is(node_get(args, "left_out_changed"), JSON_TRUE);
 	step.began_before = node_is(node_get(args, "began_before"), JSON_TRUE);
 	step.unfinished = node_is(node_get(args, "unfinished"), JSON_TRUE);
 	step_breakdown(r, breakdown, &step);

@@ -190,7 +190,7 @@ static void page_put_breakdown(const struct page *page, const struct phase_summa
 		page_put(page, "\n");
 	}
 	if (phase->barriers_in && phase->barriers_in < phase->steps.n)
-		page_put(page, "  barrier: %.2f %% of the time of the %llu steps of which it was recorded\n",
+		page_put(page, "  barrier: %.2f %% of the time of the %llu steps in which it was recorded\n",
 			100 * page_share(phase->barriers, phase->barriers_of), LLU(phase->barriers_in));
 }
 
@@ -361,7 +361,7 @@ static void page_put_process(const struct page *page, const struct process *p, c
 	page_code(page, &sum->code);
 	page_put_tally(page, "Operators", &p->ops);
 	if (p->ops.len && p->left_out[SHED_OPERATORS])
-		page_put(page, "  of %llu of %zu steps, and a part of some others: the rest was left out to keep within --budget\n",
+		page_put(page, "  in %llu of %zu steps and in parts of some others; the rest was left out to keep within --budget\n",
 			LLU(p->steps.len - p->left_out[SHED_OPERATORS]), p->steps.len);
 	page_put_tally(page, "System calls", &p->syscalls);
 	page_put_process_totals(page, p);

@@ -29,6 +29,22 @@ const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX])
 	return buf;
 }
 
+uint32_t shed_parts_of(const char *text)
+{
+	uint32_t parts = 0;
+
+	for (; *text; text += text[0] == ',') {
+		size_t len = strcspn(text, ",");
+
+		for (int i = 0; i < SHED_PARTS; i++) {
+			if (strlen(shed_part_name(i)) == len && !memcmp(text, shed_part_name(i), len))
+				parts |= 1u << i;
+		}
+		text += len;
+	}
+	return parts;
+}
+
 static void merge_older(struct left_out *l)
 {
 	size_t half = l->n / 2;
@@ -87,7 +103,11 @@ void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64
 
 		bool merged = !i && l->is_merged && begin == c->ns && end == left_out_change_end(l, i);
 
-		for (int k = 0; k < SHED_PARTS && begin < end; k++)
-			ret_ns[k] += merged ? l->merged_ns[k] : c->parts & 1u << k ? end - begin : 0;
+		for (int k = 0; k < SHED_PARTS && begin < end; k++) {
+			if (merged)
+				ret_ns[k] += l->merged_ns[k];
+			else
+				ret_ns[k] += c->parts & 1u << k ? end - begin : 0;
+		}
 	}
 }

@@ -32,6 +32,9 @@ const char *shed_part_name(enum shed_part part);
 /* "barriers,operators"; "" for none. Returns buf. */
 const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX]);
 
+/* The reverse; names that this version does not know are ignored. */
+uint32_t shed_parts_of(const char *text);
+
 /* Adds a change to `parts`. ns: not before the last change. */
 void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts);
 

@@ -168,7 +168,7 @@ TEST_WITH(test_free_part, load_budget, NULL)
 	assert_int_equal(l.shed.off, BIT(SECOND));
 }
 
-/* A part whose price is known takes turns, as far as the budget allows. */
+/* A part whose price is known is sampled, as far as the budget allows. */
 TEST_WITH(test_turns, load_budget, NULL)
 {
 	l.cost[FIRST] = l.ns / 10;
@@ -178,16 +178,50 @@ TEST_WITH(test_turns, load_budget, NULL)
 	run_for(10 * SEC);
 	assert_int_equal(l.shed.off, BIT(FIRST));
 	assert_int_equal(l.shed.turns, BIT(FIRST));
-	assert_int_equal(l.shed.share, SHED_WHOLE / 10 / SHED_TURNS);
+	assert_int_equal(l.shed.share, 0);
 	assert_int_equal(shed_turn_ns(&l.shed), l.ns * SHED_TURN_STEPS > SHED_TURN_NS ? l.ns * SHED_TURN_STEPS : SHED_TURN_NS);
-	/* the rest gets dearer, and takes what turns had */
+	/* within turns it has become dearer than when it was turned off, and then cheap again */
+	for (int i = 0; i < 10; i++)
+		shed_turn_step(&l.shed, 2 * l.ns);
+	run_for(10 * SEC);
+	assert_int_equal(l.shed.part[FIRST].price_ns, 2 * l.ns);
+	assert_int_equal(l.shed.turns, 0);
+	l.shed.part[FIRST].price_ns = l.ns / 10;
+	run_for(10 * SEC);
+	assert_int_equal(l.shed.turns, BIT(FIRST));
+	for (int i = 0; i < 10; i++)
+		shed_turn_step(&l.shed, l.ns / 20);
+	run_for(SEC);
+	assert_int_equal(l.shed.part[FIRST].price_ns, l.ns / 20);
+	assert_int_equal(l.shed.turns, BIT(FIRST));
+	l.shed.part[FIRST].price_ns = l.ns / 10;
+	/* it stays so until the budget is exceeded: the rest gets dearer */
+	l.base = l.ns * 14 / 1000;
+	run_for(10 * SEC);
+	assert_int_equal(l.shed.turns, BIT(FIRST));
 	l.base = l.ns * 17 / 1000;
 	run_for(10 * SEC);
 	assert_int_equal(l.shed.off, BIT(FIRST));
 	assert_int_equal(l.shed.turns, 0);
 }
 
-/* Operators are shown by the timeline: without it they take no turns, barriers do. */
+/* A turn is long enough for two of the longest steps, up to a limit. */
+TEST(test_turn_length)
+{
+	struct shed s;
+
+	shed_init(&s, BUDGET);
+	for (int i = 0; i < SHED_LOOK_STEPS; i++)
+		shed_step(&s, SEC, i ? MS : 2 * SEC, 0);
+	shed_turn(&s, ALL, SEC);
+	assert_int_equal(shed_turn_ns(&s), 4 * SEC);
+	for (int i = 0; i < SHED_LOOK_STEPS; i++)
+		shed_step(&s, SEC, i ? MS : 20 * SEC, 0);
+	shed_turn(&s, ALL, SEC);
+	assert_int_equal(shed_turn_ns(&s), SHED_TURN_MAX_NS);
+}
+
+/* Operators are shown by the timeline: without it they are not sampled, barriers are. */
 TEST_WITH(test_turns_of_timeline, load_budget, NULL)
 {
 	l.base = l.ns * 5 / 1000;
