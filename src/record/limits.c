@@ -206,6 +206,8 @@ bool shed_exhausted(const struct shed *s)
 
 /* ---- --budget ---- */
 
+#define EARLY_NS (3 * NSEC_PER_SEC)
+
 struct overhead *overhead_new(struct capture *c, uint64_t budget)
 {
 	struct overhead *o = xcalloc(1, sizeof(*o));
@@ -223,6 +225,19 @@ static void hide_barriers(uint64_t ns[ST_MAX])
 	ns[ST_BARRIER] = 0;
 }
 
+/*
+ * Whether the step is of a process whose Python functions will soon be watched: until then all of them have probes, which no part that is
+ * turned off makes cheaper. If they are not watched by then, they will hardly be.
+ */
+static bool overhead_is_early(struct overhead *o, const struct rec_hdr *h)
+{
+	if (!o->c->session || !o->c->session->watches || h->flags & STEP_F_WATCHED || !o->c->probes.specs[h->id].is_python)
+		return false;
+	if (!o->early_since_ns)
+		o->early_since_ns = h->start_ns;
+	return h->start_ns < o->early_since_ns + EARLY_NS;
+}
+
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size)
 {
 	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
@@ -238,7 +253,9 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
 		step_overhead_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
-		if (h->start_ns > o->turn_over_ns || h->start_ns + h->dur_ns < o->turn_ns)
+		if (overhead_is_early(o, h))
+			;
+		else if (h->start_ns > o->turn_over_ns || h->start_ns + h->dur_ns < o->turn_ns)
 			shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
 		else if (h->start_ns >= o->turn_on_ns && h->start_ns + h->dur_ns <= o->turn_end_ns)
 			shed_turn_step(&o->shed, w.ns);

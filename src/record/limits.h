@@ -96,6 +96,7 @@ struct overhead {
 	 * turn_over_ns probes were still in place. When it ends, or the next one begins; parts that are on in it; looks before it. */
 	uint64_t turn_ns, turn_on_ns, turn_end_ns, turn_over_ns, turn_due_ns, looks;
 	uint32_t on, told_turns;
+	uint64_t early_since_ns; /* the first step of a Python function that was not watched; 0: none */
 	bool told;        /* it was reported that nothing is left to turn off */
 };
 

@@ -294,6 +294,37 @@ test_dear() {
 	kill "$target"
 }
 
+# All functions of a Python program have probes until those that are steps are watched: that is not judged.
+test_python() {
+	watchpoints_here python || return 0
+	cat >"$TMP/early.py" <<-'PY'
+		import time
+
+		def small():
+		    pass
+
+		def step():
+		    for _ in range(300):
+		        small()
+		    time.sleep(0.002)
+
+		print("ready", flush=True)
+		while True:
+		    step()
+	PY
+	spawn target /usr/bin/python3 "$TMP/early.py" >"$TMP/early.out"
+	wait_until 60 grep -q ready "$TMP/early.out"
+	begin early -p "$target" --budget 8% --py-step "$TMP/early.py:step" --profile "$TMP/early.jsonl" -o "$TMP/early.json"
+	holds early "$TMP/early.jsonl" '"watched":true' 200
+	finish early
+	# on a machine that is busy enough it takes longer until they are
+	expect "early: nothing was turned off before the steps were watched" \
+		"(lambda first, watched, off: watched > first + 2900000 or all(x > watched for x in off))(
+			${steps}[0]['shape']['ts_us'], min(x['shape']['ts_us'] for x in $steps if 'watched' in x['shape']),
+			[e['ts'] for e in t if e['name'] == 'budget'])" p="$TMP/early.jsonl" t="$TMP/early.json"
+	kill "$target"
+}
+
 ends_preset() {
 	printf '%s' '{ "name": "steps", "version": 1, "match": { "mapped": ["steps"] }, "probes": [
 		{ "symbol": "steps_step", "role": "step" }, { "symbol": "steps_o*", "exits": true, "role": "op" } ] }' >"$TMP/ends.json"
