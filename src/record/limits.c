@@ -355,18 +355,22 @@ static void overhead_begin_turn(struct overhead *o, struct sink *s)
 	o->turn_due_ns = o->turn_on_ns + shed_turn_ns(&o->shed);
 }
 
-/* The time until the next turn also makes the work of turning parts on and off a small share. */
 static void overhead_end_turn(struct overhead *o, struct sink *s)
 {
-	uint64_t attach_ns = o->turn_on_ns - o->turn_ns, planned_ns = o->turn_due_ns - o->turn_on_ns, ns;
-
 	o->turn_end_ns = clock_boot_ns();
 	overhead_switch_parts(o, s, o->shed.off & ~o->on, o->shed.off);
 	o->on = 0;
-	o->turn_over_ns = clock_boot_ns();
-	ns = o->turn_end_ns - o->turn_on_ns;
-	ns = (ns < 2 * planned_ns ? ns : 2 * planned_ns) + 4 * (attach_ns < planned_ns ? attach_ns : planned_ns);
-	o->turn_due_ns = o->turn_over_ns + (SHED_TURNS - 1) * ns;
+	o->turn_due_ns = UINT64_MAX;
+	o->shedding = true;
+}
+
+/* No probe of the turn is left. Those that are being attached or detached cost as much as those that are on. */
+static void overhead_over_turn(struct overhead *o, uint64_t now_ns)
+{
+	uint64_t ns = now_ns - o->turn_ns;
+
+	o->turn_over_ns = now_ns;
+	o->turn_due_ns = now_ns + (SHED_TURNS - 1) * (ns < 2 * SHED_TURN_MAX_NS ? ns : 2 * SHED_TURN_MAX_NS); /* not as long as a suspend */
 }
 
 /* Whether a turn may begin once it is due: not before a look has shown what the parts without those cost. */
@@ -387,20 +391,23 @@ const char *overhead_stays(const struct probe_table *pt, bool counts)
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 {
 	uint32_t before;
+	bool shedding;
 
 	if (!o)
 		return;
-	before = o->shed.off;
 	if (o->on) {
 		if (now_ns >= o->turn_due_ns || !s)
 			overhead_end_turn(o, s);
 		return;
 	}
-	if (session_shedding(o->c->session)) {
-		if (o->shed.turns) /* the look goes on, without the steps that still have probes */
-			o->turn_over_ns = now_ns;
-		else
+	before = o->shed.off;
+	shedding = session_shedding(o->c->session);
+	if (shedding || o->shedding) { /* or was, until some time after the last round */
+		o->shedding = shedding;
+		if (o->turn_over_ns != UINT64_MAX)
 			shed_applied(&o->shed, now_ns);
+		else if (!shedding) /* the look goes on */
+			overhead_over_turn(o, now_ns);
 		return;
 	}
 	if (now_ns >= o->turn_due_ns && overhead_takes_turns(o, s)) {

@@ -93,10 +93,11 @@ struct overhead {
 	uint32_t self;
 	uint64_t weighed; /* steps whose cost is known */
 	/* The last turn: from turn_ns on parts were turned on, from turn_on_ns to turn_end_ns (UINT64_MAX: it goes on) they were, and until
-	 * turn_over_ns probes were still in place. When it ends, or the next one begins; parts that are on in it; looks before it. */
+	 * turn_over_ns (UINT64_MAX: still) probes were in place. When it ends, or the next one begins; parts that are on in it; looks before it. */
 	uint64_t turn_ns, turn_on_ns, turn_end_ns, turn_over_ns, turn_due_ns, looks;
 	uint32_t on, told_turns;
 	uint64_t early_since_ns; /* the first step of a Python function that was not watched; 0: none */
+	bool shedding;    /* in the last round, probes were being detached */
 	bool told;        /* it was reported that nothing is left to turn off */
 };
 
