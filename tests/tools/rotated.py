@@ -19,6 +19,7 @@ import streams
 
 PSEUDO = 4194304
 ARROWS = "sf"
+SLACK = 5_000_000  # ns: an arrow leads from within a slice to within another one
 # json.dumps() with options would make one for each event
 as_text = json.JSONEncoder(sort_keys=True, default=repr).encode
 
@@ -77,12 +78,12 @@ def check_json(path, events):
     seen = {(e["pid"], e["tid"]) for e in events if e["ph"] in "Xi" and e.get("cat") != "inftrace"}
     assert not seen - names, f"{path}: threads without a name: {seen - names}"
     assert not {pid for pid, _ in seen} - processes, f"{path}: processes without a name"
-    by_id = collections.defaultdict(set)
+    by_id = collections.defaultdict(dict)
     for e in events:
         if e["ph"] in ARROWS:
-            by_id[e["id"]].add(e["ph"])
-    assert all(ends == set(ARROWS) for ends in by_id.values()), f"{path}: half an arrow"
-    return by_id
+            by_id[e["id"]][e["ph"]] = round(e["ts"] * 1000)
+    assert all(set(ends) == set(ARROWS) for ends in by_id.values()), f"{path}: half an arrow"
+    return [sorted(ends.values()) for ends in by_id.values()]
 
 
 def check_packets(path, trace):
@@ -90,7 +91,16 @@ def check_packets(path, trace):
     assert not seen - set(trace.threads), f"{path}: threads without a name: {seen - set(trace.threads)}"
     assert trace.machine, f"{path}: no SystemInfo"
     assert all(set(ends) == {pftrace.FLOW, pftrace.FLOW_END} for ends in trace.flows.values()), f"{path}: half an arrow"
-    return trace.flows
+    return [sorted(end[-1] for end in ends.values()) for ends in trace.flows.values()]
+
+
+def times_json(events):
+    """When its slices end, which is when they are written."""
+    return [round((e["ts"] + e["dur"]) * 1000) for e in events if e["ph"] == "X" and e.get("cat") != "inftrace" and "unfinished" not in e.get("args", {})]
+
+
+def times_packets(trace):
+    return [s[4] for s in trace.slices() if "unfinished" not in s[5]]
 
 
 def clocks_json(events):
@@ -117,24 +127,30 @@ def compare(whole, parts):
 
 def same(whole, *paths):
     if is_json(whole):
-        load, content, check, clocks = load_json, content_json, check_json, clocks_json
+        load, content, check, clocks, times = load_json, content_json, check_json, clocks_json, times_json
     else:
-        load, content, check, clocks = load_packets, content_packets, check_packets, clocks_packets
-    parts, arrows, last = [], 0, None
+        load, content, check, clocks, times = load_packets, content_packets, check_packets, clocks_packets, times_packets
+    parts, arrows, last, spans = [], 0, None, []
     all_of_it = load(whole)
     for path in sorted(paths, key=number):
         file = load(path)
         arrows += len(check(path, file))
         parts.append((path, content(file)))
+        ends = times(file)
+        spans.append((min(ends, default=0), max(ends, default=0)))
         found = clocks(file)
         assert len(found) >= 2, f"{path}: no clocks at its begin or end"
         for zero, when in found:
             assert last is None or (zero == last[0] and when >= last[1]), f"{path}: its time does not go on"
             last = (zero, when)
     compare(content(all_of_it), parts)
-    had = len(check(whole, all_of_it))
-    print(f"{arrows} of {had} arrows")
-    assert had - arrows <= had // 4 and arrows <= had, "too few arrows: only those between files may be missing"
+    had = check(whole, all_of_it)
+    # from the first end in the later file to the last one in the earlier one, slices are in either
+    between = sum(any(a <= max(last, next_[0]) + SLACK and z >= min(last, next_[0]) - SLACK for (_, last), next_ in zip(spans, spans[1:]))
+                  for a, z in had)
+    print(f"{arrows} of {len(had)} arrows, {between} may be between files")
+    # half of them only on a machine so busy that threads wait for as long as a file takes
+    assert len(had) - max(len(had) // 4, min(between, len(had) // 2)) <= arrows <= len(had), "too few arrows: only those between files may be missing"
 
 
 def sizes(limit, *paths):
