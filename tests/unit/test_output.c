@@ -134,7 +134,7 @@ TEST_WITH(test_written_by_another, enter, leave)
 static struct record_options by_time(void)
 {
 	return (struct record_options){
-		.window_spec = "manual", .output_dir = ".", .formats = { "json" }, .n_formats = 1 };
+		.window_spec = "manual", .output_dir = ".", .formats = { "json" }, .n_formats = 1, .profile_format = "jsonl" };
 }
 
 /* By process, under part names until they are complete. */
