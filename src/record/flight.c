@@ -241,7 +241,7 @@ static const struct {
 
 static uint64_t estimate_dump_bytes(const struct record_options *o, uint64_t records)
 {
-	uint64_t sum = text_has_suffix(o->profile_format, ".gz") ? 768 << 10 : 64 << 10; /* for the profile */
+	uint64_t sum = o->profile_format && text_has_suffix(o->profile_format, ".gz") ? 768 << 10 : 64 << 10; /* for the profile */
 
 	for (size_t i = 0; i < o->n_formats; i++) {
 		for (size_t k = 0; k < sizeof(outputs_cost) / sizeof(outputs_cost[0]); k++) {

@@ -907,7 +907,7 @@ static int set_add_files_of_time(struct set *set, const struct record_options *o
 		snprintf(whose, sizeof(whose), o->all ? "system" : "others");
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
 		bool profile = i == o->n_formats;
-		const char *suffix = profile ? o->profile_format : o->formats[i];
+		const char *suffix = profile ? o->profile_format ?: "jsonl" : o->formats[i];
 		const char *trace = !o->chakra_names ? "trace" : strncmp(suffix, "et", 2) ? "kineto"
 											  : "chakra_trace";
 		char *name;

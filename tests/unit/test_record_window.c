@@ -188,7 +188,7 @@ TEST_WITH(test_bad_values, setup, teardown)
 				   "4294967295\n" },
 		{ "--max-steps -1", "--max-steps: '-1' is not a number" },
 		{ "--format=", "--format: '' is not a format; there are json, json.gz, pftrace, "
-			       "pftrace.gz, et, et.json, kineto.json, kineto.json.gz\n" },
+			       "pftrace.gz, et, et.json, kineto.json, kineto.json.gz, and of profiles jsonl, jsonl.gz\n" },
 		{ "--format json,", "--format: '' is not a format" },
 		{ "--format jsn", "--format: 'jsn' is not a format; nearest: json; there are json" },
 		{ "--format perfetto", "--format: 'perfetto' is not a format; there are json" },
