@@ -336,8 +336,6 @@ int record_window_check(struct record_options *o)
 		return 0;
 	if (!o->n_formats)
 		o->formats[o->n_formats++] = "json";
-	if (!o->profile_format)
-		o->profile_format = "jsonl";
 	if (!o->output_dir)
 		o->output_dir = ".";
 	err = outfile_check_directory(o->output_dir, why);

@@ -238,6 +238,17 @@ static bool overhead_is_early(struct overhead *o, const struct rec_hdr *h)
 	return h->start_ns < o->early_since_ns + EARLY_NS;
 }
 
+/* Steps at the edges of a turn count for neither. */
+static void overhead_weigh(struct overhead *o, const struct rec_hdr *h, uint64_t weight_ns)
+{
+	uint64_t end_ns = h->start_ns + h->dur_ns;
+
+	if (h->start_ns > o->turn_over_ns || end_ns < o->turn_ns)
+		shed_step(&o->shed, h->start_ns, h->dur_ns, weight_ns);
+	else if (h->start_ns >= o->turn_on_ns && end_ns <= o->turn_end_ns)
+		shed_turn_step(&o->shed, weight_ns);
+}
+
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size)
 {
 	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
@@ -253,12 +264,8 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
 		step_overhead_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
-		if (overhead_is_early(o, h))
-			;
-		else if (h->start_ns > o->turn_over_ns || h->start_ns + h->dur_ns < o->turn_ns)
-			shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
-		else if (h->start_ns >= o->turn_on_ns && h->start_ns + h->dur_ns <= o->turn_end_ns)
-			shed_turn_step(&o->shed, w.ns);
+		if (!overhead_is_early(o, h))
+			overhead_weigh(o, h, w.ns);
 	}
 	if (h == &o->step.s.h && parts & 1u << SHED_BARRIERS) {
 		hide_barriers(o->step.s.ns);

@@ -68,14 +68,14 @@ void shed_init(struct shed *s, uint64_t budget);
 /* A step has ended. weight_ns: the part of dur_ns that recording it cost. */
 void shed_step(struct shed *s, uint64_t start_ns, uint64_t dur_ns, uint64_t weight_ns);
 
+/* The same for a step within a turn, in which all parts that are sampled were on. */
+void shed_turn_step(struct shed *s, uint64_t weight_ns);
+
 /* parts: all existing ones. Returns whether s->off has changed; call shed_applied() then. */
 bool shed_turn(struct shed *s, uint32_t parts, uint64_t now_ns);
 
 /* From now on parts that are off cost nothing, and parts that are on have their full cost. */
 void shed_applied(struct shed *s, uint64_t now_ns);
-
-/* The same for a step in which all parts that are sampled were on. */
-void shed_turn_step(struct shed *s, uint64_t weight_ns);
 
 /* How long the turns are, by the steps of the last look. */
 uint64_t shed_turn_ns(const struct shed *s);

@@ -116,7 +116,7 @@ struct record_options {
 	bool chakra_names;                /* names the traces there as the other tool does */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et", ... */
 	size_t n_formats;
-	const char *profile_format;       /* of the profiles there: "jsonl" or "jsonl.gz"; set like output_dir */
+	const char *profile_format;       /* of the profiles there: "jsonl.gz"; NULL: "jsonl" */
 	uint64_t flight_bytes, flight_ns; /* the flight recorder's size, if either is set */
 	struct trigger_set *triggers;
 	uint64_t trigger_cooldown_ns;
