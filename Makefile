@@ -48,7 +48,8 @@ SRCS := $(wildcard src/*.c src/*/*.c)
 OBJS := $(SRCS:src/%.c=$(O)/%.o)
 LIB_OBJS := $(filter-out $(O)/main.o,$(OBJS))
 LIB := $(O)/inftrace.a
-AGENT_SRCS := $(wildcard src/gpu/agent/*.c)
+GUEST := $(wildcard src/agent/guest/*.c)
+AGENT_SRCS := $(wildcard src/gpu/agent/*.c) $(GUEST)
 BPF_SRCS := $(wildcard bpf/*.bpf.c)
 BPF_OBJS := $(BPF_SRCS:bpf/%.c=$(KERNEL_O)/bpf/%.o)
 SKEL := $(KERNEL_O)/inftrace.skel.h
@@ -98,7 +99,7 @@ $(O)/inftrace: $(OBJS)
 # Goes into traced processes: nothing but libc, and only what is meant to be called from outside is visible. With
 # sanitizers only the test's program can load it, which has them, too.
 AGENT_LDFLAGS := -shared -Wl,-soname,inftrace-gpu.so.2 -Wl,-z,nodelete -Wl,-z,now $(if $(SAN),,-Wl,-z,defs)
-$(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent/*.h) Makefile
+$(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent/*.h src/agent/guest/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,AGENT,$@)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -fPIC -fvisibility=hidden $(SAN_FLAGS) $(AGENT_SRCS) $(AGENT_LDFLAGS) \

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "engine/inspect.h"
-#include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
 #include "target/file.h"
 #include "target/process.h"
@@ -38,7 +37,6 @@
 #define ROUND_NS 20000000 /* between two searches for a thread that waits in a system call */
 #define THREADS_MAX 256   /* considered in one search */
 #define FILES_MAX 4
-#define MEMORY_PATH "/memfd:" GPU_AGENT_SONAME " (deleted)"
 
 /* Reads up to max numbers of a line of /proc/PID/status. Returns how many there are. */
 static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers, int max)
@@ -87,6 +85,8 @@ static bool same_file(const char *a, const char *b)
 
 struct inject_search {
 	struct inspector *inspector;
+	const struct injected_library *library;
+	char memory_path[64]; /* of an earlier copy in the process */
 	pid_t pid;
 	struct inject_places found;
 	struct mapped_file files[FILES_MAX]; /* mappings of what was found; path is not valid */
@@ -190,7 +190,7 @@ static int search_find_functions(const struct mapped_file *m, void *arg)
 	struct inspect_loaded l;
 	int fd;
 
-	s->has_agent |= !strcmp(m->path, MEMORY_PATH);
+	s->has_agent |= !strcmp(m->path, s->memory_path);
 	base = base ? base + 1 : m->path;
 	if (strncmp(base, "libc.", 5) && strncmp(base, "libc-", 5) && strncmp(base, "libdl", 5) && strncmp(base, "ld-musl-", 8))
 		return 0;
@@ -300,9 +300,9 @@ static int copy_file(const char *path, int to)
 }
 
 /* Returns a memfd with a copy of the library, sealed against changes, or a negative errno. */
-static int agent_copy_to_memfd(const char *agent_path)
+static int agent_copy_to_memfd(const char *soname, const char *agent_path)
 {
-	int fd = memfd_create(GPU_AGENT_SONAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	int fd = memfd_create(soname, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
 	if (fd < 0)
 		return -errno;
@@ -384,7 +384,7 @@ static int target_pass_agent(struct inject_search *s, const char *agent_path, ch
 	if (err)
 		return err;
 	memcpy(pair, make.data, sizeof(pair));
-	err = copy = agent_copy_to_memfd(agent_path);
+	err = copy = agent_copy_to_memfd(s->library->soname, agent_path);
 	if (copy >= 0)
 		err = take_descriptor(s->pid, pair[0], &end) ?: send_descriptor(end, copy);
 	if (copy >= 0)
@@ -399,7 +399,7 @@ static int start_agent(struct inject_search *s, const char *library, int number,
 {
 	struct inject_work load = {
 		.library = library,
-		.entry = GPU_ATTACH_ENTRY,
+		.entry = s->library->entry,
 		.argument = socket_name,
 		.n_calls = number >= 0,
 		.calls = { { SYS_close, { (uint64_t)number }, 0 } },
@@ -409,12 +409,14 @@ static int start_agent(struct inject_search *s, const char *library, int number,
 	return target_do_work(s, &load, ret_why, size);
 }
 
-static int inject_agent(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
+static int inject_agent(struct inspector *inspector, pid_t pid, const struct injected_library *library, const char *agent_path,
+	const char *socket_name, char *ret_why, size_t size)
 {
-	struct inject_search s = { .inspector = inspector, .pid = pid };
+	struct inject_search s = { .inspector = inspector, .library = library, .pid = pid };
 	char path[4096 + 32];
 	int err, number;
 
+	snprintf(s.memory_path, sizeof(s.memory_path), "/memfd:%s (deleted)", library->soname);
 	inject_refuse(ret_why, size, 0, "its files could not be read in %d s", LOOK_MS / 1000);
 	err = check_process(&s, ret_why, size);
 	if (err)
@@ -433,7 +435,7 @@ static int inject_agent(struct inspector *inspector, pid_t pid, const char *agen
 		return start_agent(&s, agent_path, -1, socket_name, ret_why, size);
 	/* the target is in a container; dlopen() finds an earlier copy by its soname */
 	if (s.has_agent)
-		return start_agent(&s, GPU_AGENT_SONAME, -1, socket_name, ret_why, size);
+		return start_agent(&s, library->soname, -1, socket_name, ret_why, size);
 	number = target_pass_agent(&s, agent_path, ret_why, size);
 	if (number < 0)
 		return number;
@@ -449,8 +451,8 @@ struct gpu_injection_said {
 	char why[256];
 };
 
-int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, gpu_injection_check *check,
-	struct gpu_injection *ret_injection)
+int gpu_injection_begin(struct inspector *inspector, pid_t pid, const struct injected_library *library, const char *agent_path,
+	const char *socket_name, gpu_injection_check *check, struct gpu_injection *ret_injection)
 {
 	struct gpu_injection_said *said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t helper = said == MAP_FAILED ? -1 : fork();
@@ -468,7 +470,7 @@ int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agen
 		said->err = inspector_inherit(inspector) ?: check ? check(pid, said->why, sizeof(said->why))
 								  : 0;
 		if (!said->err)
-			said->err = inject_agent(inspector, pid, agent_path, socket_name, said->why, sizeof(said->why));
+			said->err = inject_agent(inspector, pid, library, agent_path, socket_name, said->why, sizeof(said->why));
 		said->done = true;
 		_exit(0);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Injects the agent (gpu/agent/) into a running process: has one of its threads call dlopen() and then the agent's
+ * Injects an agent (gpu/agent/, hook/agent/) into a running process: has one of its threads call dlopen() and then the agent's
  * entry. The process goes on as if nothing had happened, even if inftrace is killed meanwhile.
  */
 #ifndef INFTRACE_GPU_INJECT_H
@@ -18,15 +18,21 @@ struct gpu_injection {
 	struct gpu_injection_said *said;
 };
 
+/* What is injected, besides its path. */
+struct injected_library {
+	const char *entry;  /* int (const char *socket_name) */
+	const char *soname; /* finds it in a process that has it already */
+};
+
 /* A further check that the helper makes first. Returns 0, or a negative errno and a line in ret_why. */
 typedef int gpu_injection_check(pid_t pid, char *ret_why, size_t size);
 
 /*
  * Starts an injection. The inspector reads the files of the process. agent_path: absolute, as this process sees it; if the target does
- * not see that file, it gets a copy in memory. socket_name: see gpu/hand_over.h. check may be NULL.
+ * not see that file, it gets a copy in memory. socket_name: see agent/listener.h. check may be NULL.
  */
-int gpu_injection_begin(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, gpu_injection_check *check,
-	struct gpu_injection *ret_injection);
+int gpu_injection_begin(struct inspector *inspector, pid_t pid, const struct injected_library *library, const char *agent_path,
+	const char *socket_name, gpu_injection_check *check, struct gpu_injection *ret_injection);
 
 /*
  * Returns -EINPROGRESS while the injection goes on; otherwise it is over. 0: the agent has started, and will connect. Else a negative

@@ -2,22 +2,16 @@
 #include "record/gpu.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/listener.h"
 #include "engine/check.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject.h"
@@ -30,28 +24,13 @@
 #define AGENT_FILE "inftrace-gpu.so"
 #define INJECTION "CUDA_INJECTION64_PATH" /* read by the CUDA driver: one library */
 #define TOOLS "ROCP_TOOL_LIBRARIES"       /* read by rocprofiler-sdk: a colon-separated list */
-#define BACKLOG 64
-#define GPU_PENDING_MAX 16 /* silent connections of targets */
-#define GPU_ACCEPT_MAX 64  /* per turn, since anybody may connect */
-#define GPU_LISTEN_MAX 17  /* sockets, one per network namespace */
 #define GPU_FLUSH_MS 100
 #define WAIT_MS 50 /* for room in a ring, unless --gpu says otherwise */
-
-#ifndef AGENT_DIR
-#define AGENT_DIR "/usr/local/lib/inftrace"
-#endif
 
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
 #define ATTACH_NS (NSEC_PER_SEC / 2) /* how long the end of the recording waits for injections */
 #define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
-
-/* A connection that has not said anything yet. */
-struct gpu_pending {
-	int fd;
-	uint32_t pid;
-	uid_t uid;
-};
 
 struct agent {
 	int fd;
@@ -65,17 +44,10 @@ struct agent {
 
 struct gpu {
 	const struct record_options *o;
-	bool (*is_target)(uint32_t tgid, void *arg);
 	gpu_record_cb cb;
 	void *arg;
-	int epoll;                  /* of the sockets on which agents connect (gpu/hand_over.h) */
-	int listen[GPU_LISTEN_MAX]; /* in inftrace's network namespace, and in each of `namespaces` */
-	unsigned int n_listen;
-	uint64_t namespaces[GPU_LISTEN_MAX];
-	unsigned int n_namespaces;
-	struct gpu_pending pending[GPU_PENDING_MAX];
-	unsigned int n_pending;
-	char library[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
+	struct agent_listener listener; /* on which agents connect (gpu/hand_over.h) */
+	char library[PATH_MAX];
 	char *environment[5]; /* what the COMMAND needs; ends with NULL */
 	size_t n_environment;
 	struct gpu_info *info;
@@ -99,22 +71,6 @@ struct gpu {
 
 /* ---- what the COMMAND needs ---- */
 
-/* Finds the agent beside inftrace, or where it is installed. */
-static int gpu_find_agent_file(char path[PATH_MAX])
-{
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
-	char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
-
-	if (slash)
-		strcpy(slash + 1, AGENT_FILE);
-	if (slash && !access(path, R_OK))
-		return 0;
-	strcpy(path, AGENT_DIR "/" AGENT_FILE);
-	if (!access(path, R_OK))
-		return 0;
-	return log_fail(-EINVAL, "--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
-}
-
 /* Takes over value, which is malloc()ed. */
 static void add_variable(struct gpu *g, char *value)
 {
@@ -124,7 +80,7 @@ static void add_variable(struct gpu *g, char *value)
 static int set_environment(struct gpu *g)
 {
 	const char *other = getenv(INJECTION), *tools = getenv(TOOLS), *cupti = g->o->cupti;
-	int err = gpu_find_agent_file(g->library);
+	int err = agent_find_file("--gpu", AGENT_FILE, g->library);
 	char *real = NULL;
 
 	if (err)
@@ -136,203 +92,11 @@ static int set_environment(struct gpu *g)
 	tools = tools ? tools : "";
 	add_variable(g, xasprintf(INJECTION "=%s", g->library));
 	add_variable(g, xasprintf(TOOLS "=%s%s%s", g->library, *tools ? ":" : "", tools));
-	add_variable(g, xasprintf(GPU_ENV_SOCKET "=%s", g->socket_name));
+	add_variable(g, xasprintf(GPU_ENV_SOCKET "=%s", g->listener.socket_name));
 	if (real)
 		add_variable(g, xasprintf(GPU_ENV_CUPTI "=%s", real));
 	free(real);
 	return 0;
-}
-
-/* ---- the socket ---- */
-
-static int gpu_watch_fd(const struct gpu *g, int fd)
-{
-	struct epoll_event e = { .events = EPOLLIN };
-
-	return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
-}
-
-/* The socket is abstract, per network namespace: it leaves no file to remove, or for another user to replace. */
-static int gpu_listen(struct gpu *g)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	size_t len = strlen(g->socket_name);
-	int fd, err;
-
-	if (g->n_listen == GPU_LISTEN_MAX)
-		return -ENOSPC;
-	memcpy(addr.sun_path + 1, g->socket_name + 1, len - 1);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	if (bind(fd, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) || listen(fd, BACKLOG))
-		err = -errno;
-	else
-		err = gpu_watch_fd(g, fd);
-	if (err)
-		close(fd);
-	else
-		g->listen[g->n_listen++] = fd;
-	return err;
-}
-
-struct visit {
-	struct gpu *g;
-	int namespace;
-	int err;
-};
-
-/* Runs in a thread of its own, which ends in the other namespace. */
-static void *gpu_listen_in_namespace(void *arg)
-{
-	struct visit *v = arg;
-
-	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : gpu_listen(v->g);
-	return NULL;
-}
-
-/* Lets agents of that process connect. Needs CAP_SYS_ADMIN if it is in another network namespace. */
-static int gpu_listen_for_process(struct gpu *g, pid_t pid)
-{
-	struct visit v = { .g = g };
-	bool known = false;
-	struct stat st, own;
-	char path[64];
-	pthread_t t;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	v.namespace = open(path, O_RDONLY | O_CLOEXEC);
-	if (v.namespace < 0)
-		return -errno;
-	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own))
-		v.err = -errno;
-	else
-		known = st.st_dev == own.st_dev && st.st_ino == own.st_ino;
-	for (unsigned int i = 0; i < g->n_namespaces && !v.err; i++)
-		known |= g->namespaces[i] == st.st_ino;
-	if (!v.err && !known) {
-		v.err = -pthread_create(&t, NULL, gpu_listen_in_namespace, &v);
-		if (!v.err)
-			pthread_join(t, NULL);
-		if (!v.err)
-			g->namespaces[g->n_namespaces++] = st.st_ino;
-	}
-	close(v.namespace);
-	return v.err;
-}
-
-/* Prints one line on failure. */
-static int gpu_open_socket(struct gpu *g)
-{
-	uint64_t secret = 0;
-	int err;
-
-	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
-		return -errno;
-	snprintf(g->socket_name, sizeof(g->socket_name), "@inftrace-gpu-%d-%016llx", getpid(),
-		(unsigned long long)secret);
-	err = set_environment(g);
-	if (err)
-		return err;
-	g->epoll = epoll_create1(EPOLL_CLOEXEC);
-	err = g->epoll < 0 ? -errno : gpu_listen(g);
-	if (err)
-		log_error("--gpu: cannot make a socket: %s", strerror(-err));
-	return err;
-}
-
-static void drop_pending(struct gpu *g, unsigned int i)
-{
-	memmove(g->pending + i, g->pending + i + 1, (--g->n_pending - i) * sizeof(*g->pending));
-}
-
-static int accept_one(const struct gpu *g, struct gpu_pending *ret)
-{
-	struct ucred who;
-	socklen_t len;
-	int fd;
-
-	for (unsigned int i = 0; i < g->n_listen; i++) {
-		while ((fd = accept4(g->listen[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-			len = sizeof(who);
-			if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && who.pid > 0) {
-				*ret = (struct gpu_pending){ .fd = fd, .pid = (uint32_t)who.pid, .uid = who.uid };
-				return 0;
-			}
-			close(fd);
-		}
-	}
-	return -EAGAIN;
-}
-
-/* Returns the connection's descriptor once it has said hello. -EAGAIN: not yet; other -errno: it was closed. */
-static int read_hello(const struct gpu_pending *p)
-{
-	struct gpu_hello h;
-	ssize_t n = recv(p->fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return -EAGAIN;
-	if (n == sizeof(h) && h.magic == GPU_HAND_OVER_MAGIC && h.version == GPU_HAND_OVER_VERSION &&
-		h.record_size == sizeof(struct gpu_record))
-		return p->fd;
-	log_debug("--gpu: process %u said something else than an agent does", p->pid);
-	close(p->fd);
-	return -EPROTO;
-}
-
-static unsigned int gpu_count_pending(const struct gpu *g, uid_t uid)
-{
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < g->n_pending; i++)
-		n += g->pending[i].uid == uid;
-	return n;
-}
-
-/* If there are too many, drops the oldest of the user who has the most. */
-static void keep_pending(struct gpu *g, const struct gpu_pending *p)
-{
-	unsigned int worst = 0;
-
-	if (!g->is_target(p->pid, g->arg) || gpu_watch_fd(g, p->fd)) {
-		close(p->fd);
-		return;
-	}
-	if (g->n_pending == GPU_PENDING_MAX) {
-		for (unsigned int i = 1; i < g->n_pending; i++)
-			worst = gpu_count_pending(g, g->pending[i].uid) > gpu_count_pending(g, g->pending[worst].uid) ? i : worst;
-		close(g->pending[worst].fd);
-		drop_pending(g, worst);
-	}
-	g->pending[g->n_pending++] = *p;
-}
-
-/* The descriptor of the next agent that has connected; -EAGAIN: none. *left: how many more may be accepted now. */
-static int next_agent(struct gpu *g, unsigned int *left, uint32_t *ret_pid)
-{
-	struct gpu_pending p;
-	int fd;
-
-	for (unsigned int i = 0; i < g->n_pending; i++) {
-		p = g->pending[i];
-		fd = read_hello(&p);
-		if (fd != -EAGAIN)
-			drop_pending(g, i--);
-		*ret_pid = p.pid;
-		if (fd >= 0)
-			return fd;
-	}
-	while (*left && !accept_one(g, &p)) {
-		--*left;
-		fd = read_hello(&p);
-		*ret_pid = p.pid;
-		if (fd >= 0)
-			return fd;
-		if (fd == -EAGAIN)
-			keep_pending(g, &p);
-	}
-	return -EAGAIN;
 }
 
 /* Hands over a ring; memfd -1: sends err, the reason that there is none. */
@@ -590,7 +354,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	struct agent *a;
 	int err;
 
-	if (!g->is_target(pid, g->arg)) {
+	if (!g->listener.is_target(pid, g->listener.arg)) {
 		g->refused++;
 		log_debug("--gpu: process %u is not recorded, and refused", pid);
 		return -EACCES;
@@ -644,11 +408,11 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 
 static void accept_agents(struct gpu *g)
 {
-	unsigned int left = GPU_ACCEPT_MAX;
+	unsigned int left = AGENT_ACCEPT_MAX;
 	uint32_t pid;
 	int fd, err;
 
-	while ((fd = next_agent(g, &left, &pid)) >= 0) {
+	while ((fd = agent_listener_next(&g->listener, &left, &pid)) >= 0) {
 		err = add_agent(g, fd, pid);
 		if (!err)
 			continue;
@@ -739,16 +503,17 @@ static int check_cuda(pid_t pid, char *ret_why, size_t size)
 
 void gpu_attach(struct gpu *g, struct inspector *inspector, const pid_t *pids, size_t n)
 {
+	static const struct injected_library library = { GPU_ATTACH_ENTRY, GPU_AGENT_SONAME };
 	const char *what;
 	int err;
 
 	g->injections = xcalloc(n, sizeof(*g->injections));
 	for (size_t k = 0; k < n; k++) {
 		what = "it is in another network namespace, where it cannot be listened to";
-		err = gpu_listen_for_process(g, pids[k]);
+		err = agent_listener_add_namespace(&g->listener, pids[k]);
 		if (!err) {
 			what = "no process can be started for that";
-			err = gpu_injection_begin(inspector, pids[k], g->library, g->socket_name, check_cuda,
+			err = gpu_injection_begin(inspector, pids[k], &library, g->library, g->listener.socket_name, check_cuda,
 				&g->injections[g->n_injections]);
 		}
 		if (err)
@@ -913,16 +678,19 @@ uint64_t gpu_lost(const struct gpu *g)
 int gpu_new(const struct record_options *o, bool (*is_target)(uint32_t tgid, void *arg), gpu_record_cb cb, void *arg,
 	struct gpu **ret_gpu)
 {
+	static const struct gpu_hello hello = {
+		.magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .record_size = sizeof(struct gpu_record)
+	};
 	struct gpu *g = xcalloc(1, sizeof(*g));
 	int err;
 
 	g->o = o;
-	g->is_target = is_target;
 	g->cb = cb;
 	g->arg = arg;
 	pthread_mutex_init(&g->lock, NULL);
-	g->epoll = -1;
-	err = gpu_open_socket(g);
+	err = agent_listener_init(&g->listener, "gpu", &hello, is_target, arg);
+	if (!err)
+		err = set_environment(g) ?: agent_listener_open(&g->listener);
 	if (err) {
 		gpu_free(g);
 		return err;
@@ -944,12 +712,7 @@ void gpu_free(struct gpu *g)
 	for (size_t i = 0; i < g->n_injections; i++)
 		gpu_injection_end(&g->injections[i]);
 	free(g->injections);
-	while (g->n_pending)
-		close(g->pending[--g->n_pending].fd);
-	while (g->n_listen)
-		close(g->listen[--g->n_listen]);
-	if (g->epoll >= 0)
-		close(g->epoll);
+	agent_listener_close(&g->listener);
 	while (g->n_environment)
 		free(g->environment[--g->n_environment]);
 	gpu_launches_free(g->launches);
@@ -977,7 +740,7 @@ unsigned int gpu_fill(struct gpu *g)
 
 int gpu_fd(const struct gpu *g)
 {
-	return g ? g->epoll : -1;
+	return g ? g->listener.epoll : -1;
 }
 
 const struct gpu_info *gpu_get_info(const struct gpu *g)

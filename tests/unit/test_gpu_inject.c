@@ -93,8 +93,9 @@ static void end_unharmed(void)
 
 static int inject_library(const char *library, const char *name)
 {
+	static const struct injected_library what = { GPU_ATTACH_ENTRY, GPU_AGENT_SONAME };
 	struct gpu_injection i;
-	int err = gpu_injection_begin(inspector, t.pid, library, name, NULL, &i);
+	int err = gpu_injection_begin(inspector, t.pid, &what, library, name, NULL, &i);
 
 	t.why[0] = '\0';
 	while (!err && (err = gpu_injection_result(&i, t.why, sizeof(t.why))) == -EINPROGRESS)
