@@ -976,6 +976,8 @@ static __always_inline void arrive(struct pt_regs *ctx, struct task_struct *task
 		p->hit = 1;
 	if (p->engine)
 		engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx));
+	if (cfg.hooks && t->hooked.map)
+		return;
 	changes = shed_changes(p);
 	if (changes & 1)
 		return;
@@ -1028,5 +1030,41 @@ int barrier_arrival(struct pt_regs *ctx)
 		return 0;
 	arrive(ctx, task, t, id, last);
 	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
+}
+
+/* The agent calls this function in a thread's first call in each step that has a hook, with its slot and what the threads have in common;
+ * and as the thread ends, with 0. */
+SEC("uprobe")
+int hook_joins(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct who w = { .tgid = task->tgid, .tid = task->pid };
+	struct thread *t = thread_of(task);
+	u64 key, now;
+
+	keep_stack(ctx);
+	if (!t)
+		return 0;
+	t->timed_ns = hit_begin(t, HIT_ENTRY);
+	key = PT_REGS_PARM2(ctx);
+	if (key)
+		hook_take_slot(t, w.tgid, w.tid, (u32)PT_REGS_PARM1(ctx));
+	if (enabled) {
+		change_begin(t);
+		fault_missed(t);
+		now = thread_account(t);
+		fault_left(t);
+		wait_finish(t, w, now, 0);
+		if (key) {
+			group_change(t, w, key, now);
+			if (group_visit(t, (u64)w.tgid << 32 | w.tid, key))
+				hook_joined(t);
+		}
+		change_end(t);
+	}
+	if (!key)
+		t->hooked.map = 0;
+	hit_end(t->timed_ns, HIT_ENTRY);
 	return 0;
 }

@@ -296,7 +296,7 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 	if (i >= STEP_WORKERS_MAX)
 		return;
 	m = &g->members[i];
-	t->times.tid = m->tid = tid;
+	t->wait.tid = m->tid = tid;
 	m->from = times_copy(t, m->base);
 	m->hits = t->times.hits;
 	m->step = step;
@@ -413,6 +413,22 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 	t->epoch = epoch;
 	arrival_note(&g->last[epoch & (GROUP_EPOCHS - 1)], tid, now);
 	return 0;
+}
+
+/* A thread's hooks have told that it comes to a group's barriers. It has left its previous group. Returns whether it works on a step. */
+__weak __noinline int group_visit(struct thread *t, u64 tgid_tid, u64 key)
+{
+	struct group *g;
+	u32 slot;
+
+	if (!t)
+		return 0;
+	g = group_enter(tgid_tid >> 32, key, &slot);
+	if (!g)
+		return 0;
+	t->group_key = key;
+	group_work(t, g, (u32)tgid_tid);
+	return g->step && (t->in_step || t->member_step == g->step);
 }
 
 /*

@@ -21,6 +21,7 @@
 
 #include "record.h"
 #include "probe.h"
+#include "hook_slot.h"
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
@@ -179,7 +180,6 @@ struct irq_frame {
 struct thread_times {
 	u64 ns[ST_MAX];
 	struct hits hits;
-	u32 tid; /* set if it works on a step for another thread */
 };
 
 /*
@@ -195,6 +195,16 @@ struct asleep {
 	u32 tid;
 	u32 sys_nr;
 	u64 sys_arg0;
+};
+
+/* Where the thread's hooks add up their time: see hooks.bpf.h. */
+struct hooked {
+	u32 map, slot; /* 1 + the index of its process's slots; 0: it has no hooks */
+	u32 tid; /* its own: the slot may become another thread's */
+	u32 calls; /* that are counted as hits */
+	u64 more; /* time elsewhere that is accounted, but not in the slot yet */
+	u64 seen; /* the time of the slot's calls when it was last accounted */
+	u64 owed; /* time at barriers that found no time on the CPU yet; below zero: too much was taken */
 };
 
 /* What a thread is doing now. Other threads read it as a whole: see member_look(). */
@@ -318,6 +328,7 @@ struct thread {
 	u64 work_seen_ns; /* see engine_called() */
 	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */
+	struct hooked hooked, view_hooked; /* its own; another thread's, as read */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,

@@ -82,6 +82,9 @@ static long look_try(u32 i, struct look *l)
 		bpf_probe_read_kernel(&t->view_wait, sizeof(t->view_wait),
 			(void *)(thread + offsetof(struct thread, wait))))
 		return 1;
+	if (cfg.hooks &&
+		bpf_probe_read_kernel(&t->view_hooked, sizeof(t->view_hooked), (void *)(thread + offsetof(struct thread, hooked))))
+		return 1;
 	smp_rmb();
 	/* again as a whole: the loads of the first read are not ordered on all machines */
 	if (bpf_probe_read_kernel(&t->view_now[1], sizeof(t->view_now[1]), (void *)thread))
@@ -101,6 +104,20 @@ __weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left
 	return 0;
 }
 
+/* As hook_divide(): of the ns that view_add() has just added. */
+__weak __noinline int view_divide(struct thread *t, u32 state, u64 before, u64 ns, u64 at)
+{
+	u64 cpu, part;
+
+	if (!t)
+		return 0;
+	cpu = (t->view_now[0].role == ST_CPU ? before : 0) + (state == ST_CPU ? ns - before : 0);
+	part = hook_look(&t->view_hooked, cpu, at - ns + cpu);
+	t->view.ns[ST_CPU] -= part;
+	t->view.ns[ST_BARRIER] += part;
+	return 0;
+}
+
 /* Copies the times of another thread up to `at` into t->view; up to its last change of state if that was later. Returns 0
  * if the thread is gone. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
@@ -114,7 +131,7 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		return 0;
 	other = &t->view_now[0];
 	bpf_loop(SNAPSHOT_TRIES, look_try, &l, 0);
-	if (l.gone || t->view.tid != tid || !other->since)
+	if (l.gone || t->view_wait.tid != tid || !other->since)
 		return 0;
 	wake = l.wake;
 	from = other->since;
@@ -132,6 +149,8 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		before = now_before_apart(other, from, at);
 		left = state == ST_BARRIER ? wait_left_apart(&t->view_wait, from, at) : 0;
 		view_add(t, state, before, left, at - from);
+		if (cfg.hooks && t->view_hooked.map)
+			view_divide(t, state, before, at - from, at);
 	}
 	return 1;
 }

@@ -149,6 +149,8 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 			thread_add_alone(t, off, wake - from);
 			thread_add_alone(t, ST_RUNNABLE, now - wake);
 		}
+		if (cfg.hooks && t->hooked.map)
+			hook_away(t, now - from);
 		off_cpu_emit(t, tgid_tid, from, now);
 	}
 	t->since = t->on_ns = now;

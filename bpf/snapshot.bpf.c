@@ -28,6 +28,7 @@ __weak __noinline int thread_renew(struct thread *t)
 	}
 	for (u32 i = 0; i < ST_MAX; i++)
 		t->step.before_ns[i] = 0;
+	hook_renew(t);
 	return 0;
 }
 
@@ -209,6 +210,8 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 		if (state < ST_MAX) /* 6.1 has forgotten it */
 			r->ns[state] += now - since - before - left;
 		sum += now - since;
+		if (cfg.hooks && t->hooked.map)
+			hook_look_into(t, r->ns, state, before, now - since, now);
 	}
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		REC_F_OPEN_END);

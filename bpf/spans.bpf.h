@@ -270,6 +270,8 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	if (cfg.pmu)
 		pmu_mark(PMU_STEP, t->step.number);
 	group_begin(t, tgid, since);
+	if (cfg.hooks)
+		hook_step_begins(t, tgid);
 	return since;
 }
 
@@ -299,6 +301,8 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 	t->step.ns[ST_CPU] += left;
 	if (state < ST_MAX)
 		t->step.ns[state] += end - since - before - left;
+	if (cfg.hooks && t->hooked.map)
+		hook_look_into(t, t->step.ns, state, before, end - since, end);
 	return 0;
 }
 
@@ -339,6 +343,8 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 		flags);
 	r->lost = stats.lost_total - r->lost;
 	r->steps_lost = STEPS_LOST;
+	if (cfg.hooks && t->hooked.map)
+		hook_step_ends(t);
 	counts_subtract(&r->n, &t->counts);
 	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	group_end(t, tgid_tid >> 32, end);

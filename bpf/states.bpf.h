@@ -20,6 +20,7 @@
 #ifndef INFTRACE_STATES_BPF_H
 #define INFTRACE_STATES_BPF_H
 
+#include "hooks.bpf.h"
 #include "inftrace.bpf.h"
 #include "wait_log.h"
 
@@ -109,12 +110,24 @@ static __always_inline u8 role_now(const struct thread *t)
 	return t->wait.probe ? t->wait.prev_role : t->role;
 }
 
+/* Of what is being accounted up to `to`, takes the time at barriers that hooks see from the time on the CPU. */
+static __always_inline void hook_divide(struct thread *t, u32 state, u64 before, u64 ns, u64 to)
+{
+	bool first = t->role == ST_CPU, then = state == ST_CPU;
+	u64 part = hook_account(t, (first ? before : 0) + (then ? ns : 0), (first ? 0 : before) + (then ? 0 : ns), to);
+
+	thread_add(t, ST_BARRIER, part);
+	thread_add(t, ST_CPU, -part);
+}
+
 /* Accounts from..to, where `from` is `since`: `before` of it to the thread's role, the rest to the state. alone: as of
  * thread_add_alone(). */
 static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to, bool alone)
 {
 	u64 ns = to - from - before;
 
+	if (cfg.hooks && t->hooked.map)
+		hook_divide(t, state, before, ns, to);
 	if (before)
 		thread_add(t, t->role, before);
 	if (state == ST_BARRIER)
@@ -232,8 +245,10 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	t->on_ns = now;
 	t->on_cpu = bpf_get_smp_processor_id();
 	t->fault_on = t->times.ns[ST_FAULT];
-	if (since)
+	if (since) {
 		thread_add(t, t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off, now - since);
+		__sync_fetch_and_add(&t->hooked.more, now - since); /* the caller goes on to account, and has more stack */
+	}
 	__sync_fetch_and_add(&stats.missed_switches, 1);
 	if (since)
 		off_cpu_emit_late(t, pid_tgid, off, since, now);
@@ -454,6 +469,8 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 			race_window();
 			/* not atomic: a program that interrupts this one finds the thread in its role, as announced */
 			t->times.ns[state] += now - from;
+			if (cfg.hooks && t->hooked.map)
+				hook_away(t, now - from);
 			goto out;
 		}
 	}

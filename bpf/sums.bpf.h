@@ -59,6 +59,12 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 			__sync_fetch_and_add(&s->ns[t->role & 3], before);
 		__sync_fetch_and_add(&s->ns[ST_CPU], left);
 		__sync_fetch_and_add(&s->ns[state], end - since - before - left);
+		if (cfg.hooks && t->hooked.map) {
+			u64 part = hook_open(t, state, before, end - since, end);
+
+			__sync_fetch_and_add(&s->ns[ST_CPU], -part);
+			__sync_fetch_and_add(&s->ns[ST_BARRIER], part);
+		}
 	}
 	__sync_fetch_and_add(&s->threads, 1);
 	__sync_fetch_and_add(&s->switches_voluntary, t->switches[0]);

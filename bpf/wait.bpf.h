@@ -26,6 +26,8 @@ struct open_wait {
 	u8 held; /* but it was taken off the CPU before it did */
 	u8 pad;
 	u32 changes; /* with cfg.budget: shed_state.changes of the barriers when it began */
+	u32 tid;     /* of the thread, set if it works on a step for another one: by it that knows the thread again */
+	u32 pad2;
 };
 
 /*

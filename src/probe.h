@@ -58,6 +58,7 @@ struct inf_config {
 	u8 fault_return; /* a program on a return ends faults, which the kernel may skip: see fault_missed() */
 	u8 shapes;	 /* probes may have FETCH_F_SHAPE */
 	u8 watch;	 /* Python functions may be watched */
+	u8 hooks;	 /* processes may have hooks: hook_slot.h */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, from which to recognise others */
 	u64 min_syscall_ns;
@@ -102,6 +103,7 @@ struct inf_stats {
 	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */
 	u64 sums_full;	     /* counts that found no room in the sums of a process */
 	u64 strangers;	     /* calls of probed functions by processes that are not targets */
+	u64 hooks_misfit;    /* what hooks saw makes no sense: it was left out */
 	u64 holds_full;	     /* mappings of processes beyond HOLDS_MAX: nothing waits for them */
 	u64 workers_full;    /* threads of a group beyond STEP_WORKERS_MAX: not in the workers' sums */
 	u32 step_number;

@@ -267,6 +267,7 @@ enum hit_kind {
 	HIT_FAULT,
 	HIT_FAULT_END,
 	HIT_WATCH, /* a watchpoint */
+	HIT_HOOK, /* no program: a call that is seen by a hook */
 	HIT_MAX,
 };
 

@@ -401,6 +401,7 @@ const char *hit_kind_name(enum hit_kind kind)
 		[HIT_FAULT] = "fault",
 		[HIT_FAULT_END] = "end of a fault",
 		[HIT_WATCH] = "watchpoint",
+		[HIT_HOOK] = "hook",
 	};
 
 	return (unsigned int)kind < HIT_MAX ? names[kind] : "invalid";
