@@ -8,7 +8,7 @@
 #include "unit.h"
 
 /* The configuration that the programs read, instead of the loader's. */
-const volatile struct inf_config cfg = { .track_irq = true, .track_syscalls = true };
+const volatile struct inf_config cfg = { .track_irq = true, .track_syscalls = true, .hooks = true };
 
 /* So far apart that the few clock ticks that each reading takes cannot be mistaken for one of them. */
 #define SPENT_NS 100000000u
@@ -80,7 +80,7 @@ u64 bpf_ktime_get_ns(void)
 	return ++now;
 }
 
-/* Runs a thread: ( ) a system call, [ ] a fault, B G c a role, s sleeps; it spends some time after each. */
+/* Runs a thread: ( ) a system call, [ ] a fault, h H a barrier that hooks see, B G c a role, s sleeps; it spends some time after each. */
 static void run(const char *script)
 {
 	bool call = false, fault = false;
@@ -109,6 +109,11 @@ static void run(const char *script)
 			role = *s == 'B' ? ST_BARRIER : *s == 'G' ? ST_GPU_WAIT
 								  : ST_CPU;
 			role_is(role);
+			break;
+		case 'h':
+		case 'H':
+			role = *s == 'h' ? ST_BARRIER : ST_CPU;
+			*s == 'h' ? hook_begins() : hook_ends();
 			break;
 		case 's':
 			quiet = true;
@@ -164,7 +169,7 @@ static void run_planned(const char *script)
 	check_states(script);
 }
 
-static const char *const scripts[] = { "()", "(s)", "[]", "[s]", "([])", "Bc", "B(s)c", "B[]c", "G(s)c", "()()", "(s)[]B" };
+static const char *const scripts[] = { "()", "(s)", "[]", "[s]", "([])", "Bc", "B(s)c", "B[]c", "G(s)c", "()()", "(s)[]B", "hH", "h()H", "h(s)H", "h[]H", "(s)hH[]" };
 
 /* Every two events, in any order, at all moments. */
 TEST(test_pairs)
@@ -195,7 +200,7 @@ TEST(test_pairs)
 /* Any number of events, also nested, in a thread that does anything. */
 TEST(test_chance)
 {
-	static const char *const parts[] = { "()", "(s)", "[]", "([s])", "B", "B(s)", "G", "G()", "c", "c[]" };
+	static const char *const parts[] = { "()", "(s)", "[]", "([s])", "B", "B(s)", "G", "G()", "c", "c[]", "chH", "ch(s)H", "ch[]H()" };
 
 	by_chance = true;
 	most = 3;

@@ -2,11 +2,15 @@
 #define race_window() moment()
 void moment(void);
 
+#define slot_window() moment()
+
 #include "irq.bpf.c"
 #include "sched.bpf.c"
 
+#include "hook/agent/slot.h"
 #include "programs.h"
 
+static struct hook_slot slots[2];
 static struct thread thread;
 static struct task_struct task = { .pid = 7, .tgid = 7, .bpf_storage = (void *)&thread }, other;
 
@@ -23,6 +27,10 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 
 	if (map == &wait_log_heads)
 		return &heads;
+	if (map == &hook_slots)
+		return slots;
+	if (map == slots)
+		return &slots[*(const u32 *)key & 1];
 	return map == &ran_log ? &entry : NULL;
 }
 
@@ -38,6 +46,18 @@ void thread_start(void)
 	enabled = 1;
 	stats.start_ns = now_ns();
 	thread.since = now_ns();
+	slots[1].tid = (u32)task.pid;
+	thread.hooked = (struct hooked){ .map = 1, .slot = 1, .tid = (u32)task.pid, .seen = hook_time(&slots[1], 0, 0) };
+}
+
+void hook_begins(void)
+{
+	slot_begin(&slots[1], now_ns);
+}
+
+void hook_ends(void)
+{
+	slot_end(&slots[1], now_ns);
 }
 
 void call_starts(void)
@@ -123,5 +143,5 @@ u64 thread_time(u32 state)
 
 u64 thread_troubles(void)
 {
-	return stats.account_retries + stats.missed_switches + stats.irqs_full + stats.irqs_left + stats.faults_open;
+	return stats.hooks_misfit + stats.account_retries + stats.missed_switches + stats.irqs_full + stats.irqs_left + stats.faults_open;
 }

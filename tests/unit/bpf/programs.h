@@ -23,6 +23,9 @@ void fault_starts(void);
 void fault_stops(void);
 /* A function of the role: ST_BARRIER, ST_GPU_WAIT, or ST_CPU for its end. */
 void role_is(u32 state);
+/* A function that hooks see. */
+void hook_begins(void);
+void hook_ends(void);
 void interrupt_starts(u32 number);
 void interrupt_stops(u32 number);
 /* It leaves the CPU: preempted, or asleep. */
