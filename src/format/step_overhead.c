@@ -17,7 +17,7 @@ void probe_costs_make(struct probe_costs *p, const struct hit_time timed[HIT_MAX
 	}
 	p->known = all.n > 0;
 	for (int k = 0; k < HIT_MAX && p->known; k++)
-		p->ns[k] = outside_ns[k] + mean_ns(&timed[k], &all);
+		p->ns[k] = outside_ns[k] + (k == HIT_HOOK ? 0 : mean_ns(&timed[k], &all));
 	if (p->known && counters)
 		p->ns[HIT_SWITCH] += outside_ns[HIT_SWITCH] + mean_ns(counters, &all);
 }

@@ -190,6 +190,7 @@ void capture_calibrated(struct capture *c)
 	if (!c->calibration)
 		return;
 	err = calibration_end(c->calibration, c->outside_ns);
+	c->outside_ns[HIT_HOOK] = c->hook_ns;
 	c->calibration = NULL;
 	c->weighs = !err;
 	if (err)

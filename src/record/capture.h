@@ -35,6 +35,7 @@ struct capture {
 	bool lacks_faults;               /* faults were wanted, but the kernel reports none */
 	struct calibration *calibration; /* while it runs; NULL: done, or costs are not measured */
 	bool weighs;
+	uint64_t hook_ns;             /* what a hook takes; 0: there are none */
 	uint64_t outside_ns[HIT_MAX]; /* time to reach a program and return, see calibrate.h */
 	struct probe_costs prices;
 };
