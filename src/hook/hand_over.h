@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What inftrace and its agent for hooks (hook/agent/) say to each other, on the socket of agent/listener.h:
+ *
+ *	agent    -> inftrace   struct gpu_hello, with the numbers below
+ *	inftrace -> agent      struct gpu_welcome, with the descriptor of the slots (hook_slot.h)
+ *	inftrace -> agent      struct hook_order: place hooks; again if the process has loaded more libraries
+ *	agent    -> inftrace   struct hook_answer
+ *
+ * When the connection ends, the agent removes its hooks. What the agent says is the process's own claim.
+ */
+#ifndef INFTRACE_HOOK_HAND_OVER_H
+#define INFTRACE_HOOK_HAND_OVER_H
+
+#include <stdint.h>
+
+#include "hook_slot.h"
+
+#define HOOK_MAGIC UINT32_C(0x48464e49) /* "INFH" */
+#define HOOK_VERSION 1
+#define HOOK_ATTACH_ENTRY "inftrace_hook_attach" /* int (const char *socket_name) */
+#define HOOK_JOINS_ENTRY "inftrace_hook_joins"   /* void (uint32_t slot, uint64_t key); a program is on it. key 0: the thread gives it back */
+#define HOOK_AGENT_SONAME "inftrace-hook.so.1"   /* with HOOK_VERSION */
+#define HOOK_AGENT_FILE "inftrace-hook.so"
+
+#define HOOK_FUNCTIONS 8
+#define HOOK_NAME_MAX 64
+
+struct hook_order {
+	uint32_t n;
+	char names[HOOK_FUNCTIONS][HOOK_NAME_MAX]; /* NUL-terminated; at most six arguments, none of them on the stack */
+};
+
+struct hook_answer {
+	uint32_t n;
+	uint32_t ns; /* what a hook takes */
+	struct hook_found {
+		uint32_t defined; /* libraries that define the function */
+		uint32_t direct;  /* of those: whose own calls do not all go through the procedure linkage table. Then nothing is hooked. */
+		uint32_t slots;   /* through which it is called */
+		uint32_t failed;  /* of those: cannot be written */
+	} found[HOOK_FUNCTIONS];
+};
+
+#endif
