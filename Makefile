@@ -61,10 +61,12 @@ say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 
 .DELETE_ON_ERROR:
 .PHONY: all check lint lint-includes install uninstall clean format
-all: $(O)/inftrace $(O)/inftrace-gpu.so
+# for the machines that it knows
+HOOK_AGENT := $(if $(filter x86_64,$(ARCH)),$(O)/inftrace-hook.so)
+all: $(O)/inftrace $(O)/inftrace-gpu.so $(HOOK_AGENT)
 .SECONDARY:
 
-$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h src/wait_log.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h src/wait_log.h src/hook_slot.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
@@ -104,6 +106,14 @@ $(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent
 	$(call say,AGENT,$@)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -fPIC -fvisibility=hidden $(SAN_FLAGS) $(AGENT_SRCS) $(AGENT_LDFLAGS) \
 		-o $@ -ldl -lpthread
+
+# Likewise; without vector registers, in which the functions that it hooks have arguments and results
+HOOK_LDFLAGS := -shared -Wl,-soname,inftrace-hook.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs
+$(O)/inftrace-hook.so: $(wildcard src/hook/agent/*.c) $(GUEST) $(wildcard src/hook/*.h src/hook/agent/*.h src/agent/guest/*.h src/gpu/hand_over.h src/hook_slot.h) Makefile
+	@mkdir -p $(@D)
+	$(call say,AGENT,$@)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -fPIC -fvisibility=hidden -mgeneral-regs-only -fexceptions \
+		$(wildcard src/hook/agent/*.c) $(GUEST) $(HOOK_LDFLAGS) -o $@ -ldl -lpthread
 
 # The GPU that its tests use
 $(O)/gpu/mock_driver: $(wildcard tests/gpu/*)
@@ -168,9 +178,10 @@ man: $(O)/man/inftrace.1
 
 SHARE := $(DESTDIR)$(PREFIX)/share
 
-install: $(O)/inftrace $(O)/inftrace-gpu.so man
+install: $(O)/inftrace $(O)/inftrace-gpu.so $(HOOK_AGENT) man
 	install -D -m 755 $(O)/inftrace $(DESTDIR)$(PREFIX)/bin/inftrace
 	install -D -m 755 $(O)/inftrace-gpu.so $(DESTDIR)$(PREFIX)/lib/inftrace/inftrace-gpu.so
+	$(if $(HOOK_AGENT),install -D -m 755 $(HOOK_AGENT) $(DESTDIR)$(PREFIX)/lib/inftrace/inftrace-hook.so)
 	install -d $(SHARE)/inftrace/engines $(SHARE)/man/man1
 	install -m 644 engines/*.json $(SHARE)/inftrace/engines
 	install -m 644 $(O)/man/*.1 $(SHARE)/man/man1

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Where hooks are placed, and removed again: in slots of the global offset tables of the process's libraries. Only the agent's thread
+ * does so.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/guest/connection.h"
+#include "hook/agent/hook.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define SCAN_MAX (256UL << 20) /* bytes of code of a library that are searched for direct calls */
+#define SETTLE_MS 20           /* a thread that was resolving a slot has written it by then */
+
+int inftrace_hook_attach(const char *name);
+
+static struct hook_order order;
+static uintptr_t global[HOOK_FUNCTIONS], defined[HOOK_FUNCTIONS]; /* what a call reaches from anywhere; what some library has */
+
+/* An object of the process. Pointers into it are NULL if it has no such table. */
+struct object {
+	uintptr_t base;
+	const ElfW(Phdr) *phdr;
+	size_t n_phdr;
+	const ElfW(Sym) *symbols;
+	const char *strings;
+	size_t strings_size;
+	const ElfW(Rela) *slots;
+	size_t n_slots;
+	const uint32_t *gnu_hash;
+	uintptr_t relro, relro_end;
+};
+
+/* Some C libraries leave addresses in the dynamic section as they are in the file. */
+static uintptr_t object_address(const struct object *o, uintptr_t at)
+{
+	return at < o->base ? o->base + at : at;
+}
+
+static bool object_read(const struct dl_phdr_info *info, struct object *ret)
+{
+	struct object o = { .base = info->dlpi_addr, .phdr = info->dlpi_phdr, .n_phdr = info->dlpi_phnum };
+	const ElfW(Dyn) *d = NULL;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uint64_t kind = 0;
+
+	for (size_t i = 0; i < o.n_phdr; i++) {
+		if (o.phdr[i].p_type == PT_DYNAMIC)
+			d = (const void *)(o.base + o.phdr[i].p_vaddr);
+		if (o.phdr[i].p_type == PT_GNU_RELRO) {
+			o.relro = (o.base + o.phdr[i].p_vaddr) & ~(page - 1);
+			o.relro_end = (o.base + o.phdr[i].p_vaddr + o.phdr[i].p_memsz) & ~(page - 1);
+		}
+	}
+	for (; d && d->d_tag != DT_NULL; d++) {
+		uintptr_t at = object_address(&o, d->d_un.d_ptr);
+
+		switch (d->d_tag) {
+		case DT_SYMTAB:
+			o.symbols = (const void *)at;
+			break;
+		case DT_STRTAB:
+			o.strings = (const void *)at;
+			break;
+		case DT_STRSZ:
+			o.strings_size = d->d_un.d_val;
+			break;
+		case DT_GNU_HASH:
+			o.gnu_hash = (const void *)at;
+			break;
+		case DT_JMPREL:
+			o.slots = (const void *)at;
+			break;
+		case DT_PLTRELSZ:
+			o.n_slots = d->d_un.d_val / sizeof(*o.slots);
+			break;
+		case DT_PLTREL:
+			kind = d->d_un.d_val;
+			break;
+		default:
+			break;
+		}
+	}
+	if (!o.symbols || !o.strings || (o.slots && kind != DT_RELA))
+		return false;
+	*ret = o;
+	return true;
+}
+
+static bool object_has_code(const struct object *o, uintptr_t at)
+{
+	for (size_t i = 0; i < o->n_phdr; i++) {
+		const ElfW(Phdr) *p = &o->phdr[i];
+
+		if (p->p_type == PT_LOAD && p->p_flags & PF_X && at - (o->base + p->p_vaddr) < p->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+static const char *object_string(const struct object *o, uint32_t at)
+{
+	return at < o->strings_size ? o->strings + at : "";
+}
+
+/* The address of a function that the object defines; 0: it does not. By its DT_GNU_HASH, since dlsym() would wait for a lock here that
+ * another thread may hold which waits for dl_iterate_phdr(). */
+static uintptr_t object_function(const struct object *o, const char *name)
+{
+	const uint32_t *h = o->gnu_hash, *buckets, *chain;
+	uint32_t hash = 5381, i;
+
+	if (!h || !h[0])
+		return 0;
+	buckets = h + 4 + h[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+	chain = buckets + h[0];
+	for (const char *c = name; *c; c++)
+		hash = hash * 33 + (uint8_t)*c;
+	for (i = buckets[hash % h[0]]; i >= h[1]; i++) {
+		const ElfW(Sym) *s = &o->symbols[i];
+
+		if ((chain[i - h[1]] | 1) == (hash | 1) && s->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s->st_info) == STT_FUNC &&
+			!strcmp(object_string(o, s->st_name), name))
+			return o->base + s->st_value;
+		if (chain[i - h[1]] & 1)
+			break;
+	}
+	return 0;
+}
+
+/* Stores a value into a slot, of which other threads find the old value or the new one. */
+static int slot_store(const struct object *o, void **slot, void *value)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot & ~(page - 1);
+	bool protected = at >= o->relro && at < o->relro_end;
+
+	if (protected && mprotect((void *)at, page, PROT_READ | PROT_WRITE))
+		return -errno;
+	__atomic_store_n(slot, value, __ATOMIC_RELEASE);
+	if (protected)
+		mprotect((void *)at, page, PROT_READ);
+	return 0;
+}
+
+/* How many calls and jumps in the object's code go straight to an address. */
+static uint32_t count_direct(const struct object *o, uintptr_t to)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < o->n_phdr; i++) {
+		const ElfW(Phdr) *p = &o->phdr[i];
+		const uint8_t *code = (const uint8_t *)(o->base + p->p_vaddr);
+		int32_t by;
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) || !(p->p_flags & PF_R) || p->p_memsz > SCAN_MAX)
+			continue;
+		for (size_t k = 0; k + 5 <= p->p_memsz; k++) {
+			if (code[k] != 0xe8 && code[k] != 0xe9)
+				continue;
+			memcpy(&by, code + k + 1, sizeof(by));
+			n += (uintptr_t)(code + k + 5) + (uintptr_t)(intptr_t)by == to;
+		}
+	}
+	return n;
+}
+
+enum pass {
+	PASS_LOOK,   /* counts what there is */
+	PASS_PLACE,  /* stores the hooks */
+	PASS_REMOVE, /* stores what was there */
+};
+
+struct walk {
+	enum pass pass;
+	struct hook_answer *answer;
+};
+
+static const char *slot_name(const struct object *o, const ElfW(Rela) *r)
+{
+	return ELF64_R_TYPE(r->r_info) == R_X86_64_JUMP_SLOT ? object_string(o, o->symbols[ELF64_R_SYM(r->r_info)].st_name) : "";
+}
+
+/* One slot of a function that is wanted. */
+static void walk_slot(const struct walk *w, const struct object *o, void **slot, uint32_t name)
+{
+	struct hook_found *found = w->answer ? &w->answer->found[name] : NULL;
+	void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE), *original = now;
+	uintptr_t own_function = object_function(o, order.names[name]);
+	int i = hook_in(now);
+
+	if (w->pass == PASS_REMOVE) {
+		if (i >= 0)
+			slot_store(o, slot, hook_original(i));
+		return;
+	}
+	found->slots++;
+	if (w->pass == PASS_LOOK || i >= 0)
+		return;
+	if ((uintptr_t)now != own_function && object_has_code(o, (uintptr_t)now)) {
+		/* not resolved yet: it leads back into the object's own linkage table. In the dynamic linker's order: */
+		original = (void *)(global[name] ? global[name] : own_function);
+		if (!original)
+			original = (void *)defined[name];
+	}
+	i = original ? hook_of(original) : -ENOENT;
+	if (i < 0 || slot_store(o, slot, hook_address(i)))
+		found->failed++;
+}
+
+static int walk_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const struct walk *w = arg;
+	struct object o;
+	uintptr_t at;
+
+	(void)size;
+	if (!object_read(info, &o))
+		return 0;
+	for (size_t k = 0; k < o.n_slots; k++) {
+		const char *name = slot_name(&o, &o.slots[k]);
+
+		for (uint32_t i = 0; i < order.n && *name; i++) {
+			if (!strcmp(name, order.names[i]))
+				walk_slot(w, &o, (void **)(o.base + o.slots[k].r_offset), i);
+		}
+	}
+	for (uint32_t i = 0; w->pass == PASS_LOOK && i < order.n; i++) {
+		at = object_function(&o, order.names[i]);
+		if (!at)
+			continue;
+		defined[i] = at;
+		w->answer->found[i].defined++;
+		w->answer->found[i].direct += count_direct(&o, at) > 0;
+	}
+	return 0;
+}
+
+static void walk(enum pass pass, struct hook_answer *answer)
+{
+	struct walk w = { .pass = pass, .answer = answer };
+
+	if (answer)
+		memset(answer, 0, sizeof(*answer));
+	dl_iterate_phdr(walk_object, &w);
+}
+
+/* Places the hooks that are ordered, unless some calls would be missed. */
+static void hooks_place(struct hook_answer *ret)
+{
+	struct hook_answer placed;
+
+	for (uint32_t i = 0; i < order.n; i++)
+		global[i] = (uintptr_t)dlsym(RTLD_DEFAULT, order.names[i]);
+	walk(PASS_LOOK, ret);
+	ret->n = order.n;
+	ret->ns = hook_measure();
+	for (uint32_t i = 0; i < order.n; i++) {
+		if (ret->found[i].direct)
+			return;
+	}
+	walk(PASS_PLACE, &placed);
+	/* a thread that was resolving a slot meanwhile may have overwritten it */
+	poll(NULL, 0, SETTLE_MS);
+	walk(PASS_PLACE, &placed);
+	placed.n = ret->n;
+	placed.ns = ret->ns;
+	for (uint32_t i = 0; i < order.n; i++) {
+		placed.found[i].defined = ret->found[i].defined;
+		placed.found[i].direct = ret->found[i].direct;
+	}
+	*ret = placed;
+}
+
+/* ---- the connection ---- */
+
+static pthread_mutex_t lives = PTHREAD_MUTEX_INITIALIZER;
+static struct connection connection = { .fd = -1 };
+static char next_name[GPU_SOCKET_NAME_MAX + 1]; /* socket to serve next; "": none */
+static bool running, once;
+
+/* A forked child: its hooks only pass calls on. */
+static void after_fork(void)
+{
+	slots_map(-1);
+	connection_close(&connection);
+	running = false;
+	next_name[0] = '\0';
+	pthread_mutex_init(&lives, NULL);
+}
+
+static int serve_begin(const char *name)
+{
+	const struct gpu_hello hello = {
+		.magic = HOOK_MAGIC, .version = HOOK_VERSION, .record_size = sizeof(struct hook_slot), .attached = 1
+	};
+	int fd, err;
+
+	err = connection_open(name, &hello, &connection, &fd);
+	if (err)
+		return err;
+	err = slots_map(fd);
+	close(fd);
+	if (err)
+		connection_close(&connection);
+	return err;
+}
+
+/* Carries out orders until inftrace ends, in whatever way. */
+static void serve(void)
+{
+	struct hook_answer answer;
+	struct iovec iov = { &order, sizeof(order) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct pollfd p = { .events = POLLIN | POLLRDHUP };
+	ssize_t n;
+
+	for (;;) {
+		p.fd = connection.fd;
+		if (poll(&p, 1, -1) < 0 && errno == EINTR)
+			continue;
+		if (!connection_is_ours(&connection))
+			break;
+		/* of all calls to receive, the one that has been checked against the process's filters */
+		n = recvmsg(connection.fd, &m, MSG_DONTWAIT);
+		if (n != sizeof(order) || order.n > HOOK_FUNCTIONS)
+			break;
+		for (uint32_t i = 0; i < order.n; i++)
+			order.names[i][HOOK_NAME_MAX - 1] = '\0';
+		hooks_place(&answer);
+		send(connection.fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	slots_turn_off();
+	walk(PASS_REMOVE, NULL);
+	slots_map(-1);
+	connection_close(&connection);
+}
+
+static bool take_next_name(char *ret_name)
+{
+	bool found;
+
+	pthread_mutex_lock(&lives);
+	found = next_name[0];
+	strcpy(ret_name, next_name);
+	next_name[0] = '\0';
+	running = found;
+	pthread_mutex_unlock(&lives);
+	return found;
+}
+
+static void *thread_main(void *unused)
+{
+	char name[sizeof(next_name)];
+
+	pthread_setname_np(pthread_self(), "inftrace-hook");
+	while (take_next_name(name)) {
+		if (!serve_begin(name))
+			serve();
+	}
+	return unused;
+}
+
+static int make_thread(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return -err;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	err = pthread_create(&t, &attr, thread_main, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+/* Called by an injection on any thread of the process: leaves all that could block to the agent's thread. */
+EXPORT int inftrace_hook_attach(const char *name)
+{
+	sigset_t all, before;
+	int err = 0;
+
+	if (!name || strnlen(name, sizeof(next_name)) >= sizeof(next_name))
+		return -EINVAL;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_mutex_lock(&lives);
+	if (!once)
+		err = slots_init() ?: -pthread_atfork(NULL, NULL, after_fork);
+	once = !err;
+	strcpy(next_name, name);
+	if (!err && !running) {
+		err = make_thread();
+		running = !err;
+	}
+	pthread_mutex_unlock(&lives);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err;
+}
