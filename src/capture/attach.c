@@ -209,6 +209,8 @@ static int collect_site(const struct probe_site *ps, void *arg)
 
 	if (c->only ? !spec->is_python || spec->engine != c->only : spec->is_python && spec->engine && !spec->engine->matched)
 		return 0;
+	if (spec->hooked)
+		return 0;
 	if (c->a->no_returns && returns) {
 		spec_refuse(pt, spec);
 		c->refused++;

@@ -21,8 +21,10 @@
 #include "capture/ringbuf.h"
 #include "capture/sums.h"
 #include "capture/watch.h"
+#include "hook_slot.h"
 #include "inftrace.skel.h"
 #include "probe.h"
+#include "target/elf.h"
 #include "util/alloc.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -260,6 +262,11 @@ static void session_configure(struct session *s, const struct session_config *c)
 	if (c->uprobe_multi)
 		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
 	bpf_map__set_autocreate(k->maps.node_rooms, c->cfg.emit_mask & 1u << REC_NODE);
+	bpf_program__set_autoload(k->progs.hook_joins, c->cfg.hooks);
+	if (!c->cfg.hooks) {
+		bpf_map__set_max_entries(k->maps.hook_slots, 1);
+		bpf_map__set_max_entries(k->maps.hook_processes, 1);
+	}
 	bpf_program__set_autoload(k->progs.hold_loader, c->cfg.hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	if (hold_by_multi(c))
@@ -495,6 +502,7 @@ void session_free(struct session *s)
 {
 	if (!s)
 		return;
+	bpf_link__destroy(s->hooks);
 	hold_free(s->hold);
 	watches_free(s->watches);
 	attach_free(s->attach);
@@ -509,6 +517,52 @@ void session_free(struct session *s)
 	wait_log_unmap(s);
 	inftrace_bpf__destroy(s->skel);
 	free(s);
+}
+
+int session_hooks_attach(struct session *s, const char *path, const char *function)
+{
+	struct elf_file *elf = NULL;
+	struct elf_symbol sym;
+	int err = elf_open(path, &elf) ?: elf_find_symbol(elf, function, &sym);
+
+	if (!err) {
+		s->hooks = bpf_program__attach_uprobe(s->skel->progs.hook_joins, false, -1, path, sym.offset);
+		err = s->hooks ? 0 : -errno;
+	}
+	elf_close(elf);
+	return err ? log_fail(err, "cannot probe %s: %s", path, strerror(-err)) : 0;
+}
+
+int session_hooks_add(struct session *s, uint32_t tgid, uint32_t index, size_t bytes, int *ret_fd, void **ret_slots)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	uint32_t number = index + 1;
+	void *slots = MAP_FAILED;
+	int fd, err;
+
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "hook_slots", sizeof(uint32_t), sizeof(struct hook_slot), (uint32_t)(bytes / sizeof(struct hook_slot)), &opts);
+	if (fd < 0)
+		return -errno;
+	slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	err = slots == MAP_FAILED || bpf_map_update_elem(bpf_map__fd(s->skel->maps.hook_slots), &index, &fd, BPF_ANY) ||
+			      bpf_map_update_elem(bpf_map__fd(s->skel->maps.hook_processes), &tgid, &number, BPF_ANY)
+		      ? -errno
+		      : 0;
+	if (err) {
+		if (slots != MAP_FAILED)
+			munmap(slots, bytes);
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	*ret_slots = slots;
+	return 0;
+}
+
+void session_hooks_remove(struct session *s, uint32_t tgid, uint32_t index)
+{
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.hook_processes), &tgid);
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.hook_slots), &index);
 }
 
 int session_target(struct session *s, pid_t tgid)

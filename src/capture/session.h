@@ -78,6 +78,7 @@ struct session {
 	unsigned int sample_hz;
 	struct program_events *sampler; /* NULL: no samples */
 	struct pmu *pmu;                /* NULL: nothing is counted */
+	struct bpf_link *hooks;         /* NULL: no process has hooks */
 	int eventfd;                    /* -1: none */
 	struct wait_log wait_log;       /* cpus 0: nothing is logged */
 	struct clock_shift clock_shift;
@@ -94,6 +95,12 @@ int session_target(struct session *s, pid_t tgid);
 void session_target_gone(struct session *s, pid_t tgid);
 
 int session_attach(struct session *s);
+
+/* With cfg.hooks: attaches the program to the agent's function in that file. Prints one line on failure. */
+int session_hooks_attach(struct session *s, const char *path, const char *function);
+/* Makes the slots of a process, which the caller closes and unmaps. index: below HOOK_PROCESSES, a free one. */
+int session_hooks_add(struct session *s, uint32_t tgid, uint32_t index, size_t bytes, int *ret_fd, void **ret_slots);
+void session_hooks_remove(struct session *s, uint32_t tgid, uint32_t index);
 
 /* Call before the first of several windows, and after session_target() once a window may have opened. */
 int session_watch(struct session *s);

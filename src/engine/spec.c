@@ -548,6 +548,11 @@ static bool spec_matches_path(const struct probe_spec *s, const char *path)
 	return !fnmatch(s->library, base, 0);
 }
 
+bool probe_spec_may_hook(const struct probe_spec *s)
+{
+	return s->role == ROLE_BARRIER && s->flags & PROBE_F_GROUP && s->group.reg == REG_ARG1 && !s->group.derefs && !s->group.index && !s->is_glob;
+}
+
 bool probe_spec_makes_states(const struct probe_spec *s)
 {
 	return spec_needs_end(s) || s->role == ROLE_SEQUENCE || s->flags & PROBE_F_GRAPH;

@@ -669,14 +669,18 @@ static void hold_targets(const struct targets *t, struct capture *c)
 		attach_executable(c->session->attach, path);
 }
 
+void targets_find(struct targets *t, struct capture *c)
+{
+	if (c->session->hold)
+		hold_targets(t, c);
+	targets_find_children(t, c);
+}
+
 int targets_attach(struct targets *t, struct capture *c)
 {
 	const struct record_options *o = t->o;
 	int err;
 
-	if (c->session->hold)
-		hold_targets(t, c);
-	targets_find_children(t, c);
 	for (size_t i = 0; i < t->n_pids; i++)
 		attach_expect_process(c->session->attach, t->pids[i]);
 	err = attach_named_files(c->session->attach);

@@ -53,6 +53,9 @@ int targets_spawn(struct targets *t, const char *const *environment);
 /* The process whose loader is probed; 0: all processes. */
 pid_t targets_hold_pid(const struct targets *t);
 
+/* Finds running processes that are recorded, too; after that, all of .pids are. Call it before targets_attach(). */
+void targets_find(struct targets *t, struct capture *c);
+
 /* Attaches to the targets. Prints one line on failure. */
 int targets_attach(struct targets *t, struct capture *c);
 
