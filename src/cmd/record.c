@@ -55,6 +55,9 @@ static const struct argp_option options[] = {
 		"of --gpu: where its library takes more of a CPU in a process than this, 2% for example, it collects nothing for a while",
 		1 },
 	{ "cupti", CMD_TEXT(struct record_options, cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
+	{ "hooks", CMD_TRUE(struct record_options, hooks), NULL, 0,
+		"of --profile: time at barriers is taken by a library in the processes of -p, at a tenth of the cost of a probe; ptrace brings it in, which changes them",
+		1 },
 	{ "metrics", CMD_TEXT(struct record_options, metrics), "URL", 0,
 		"the engine's own metrics as counters in the traces, read once a second: http://HOST:PORT/metrics, or a PORT of this machine", 1 },
 	{ "hold-libraries", CMD_TRUE(struct record_options, hold), NULL, 0,
@@ -284,7 +287,7 @@ int cmd_record(int argc, char **argv)
 	if (!err)
 		err = options_from_env(&o, &strings);
 	if (!err)
-		err = record_window_check(&o);
+		err = record_window_check(&o) ?: hooks_options_check(&o);
 	if (!err) {
 		events_listening(&o);
 		code = record_run(&o);

@@ -5,6 +5,7 @@
 
 #include "engine/calls.h"
 #include "record/gpu.h"
+#include "record/hooks.h"
 #include "record/limits.h"
 #include "record/unwinder.h"
 #include "waits/gaps.h"
@@ -98,6 +99,8 @@ static const struct rec_hdr *intake_take_call(struct intake *in, const struct re
 	h = calls_take(&in->c->probes, in->c->handles, &in->drafts, s, h, size);
 	if (h && in->gpu && h->kind == REC_STEP)
 		gpu_step(in->gpu, (const struct rec_step *)h);
+	if (h && in->hooks && h->kind == REC_STEP)
+		hooks_step(in->hooks, h->tgid);
 	if (h && in->gpu && h->kind == REC_FUNCTION)
 		gpu_call(in->gpu, s, (const struct rec_function *)h);
 	return s->hidden ? NULL : h;

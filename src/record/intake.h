@@ -21,6 +21,7 @@ struct intake {
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder;     /* NULL: no stacks */
 	struct gpu *gpu;               /* NULL: no --gpu */
+	struct hooks *hooks;           /* NULL: no --hooks */
 	struct scrape *scrape;         /* NULL: no --metrics */
 	struct gaps *gaps;             /* NULL: no steps are recorded */
 	bool keep_names;               /* learns names of threads at once: they may be gone by the time of a dump */

@@ -106,6 +106,20 @@ static bool wants_presets(const struct record_options *o)
 	return record_wants_trace(o) || o->op_detail || o->gpu || o->events & EVENT_FUNCTIONS_NAMED;
 }
 
+int hooks_options_check(const struct record_options *o)
+{
+	if (!o->hooks)
+		return 0;
+#ifndef __x86_64__
+	return log_fail(-EINVAL, "--hooks: not on this CPU architecture");
+#endif
+	if (!o->n_pids)
+		return log_fail(-EINVAL, "--hooks is for processes that run already: -p PID");
+	if (!record_wants_profile(o) || wants_presets(o))
+		return log_fail(-EINVAL, "--hooks gives no calls of functions: it is for --profile without a trace, -e +functions, --op-detail and --gpu");
+	return 0;
+}
+
 /* Whether a profile without a trace has lines for calls, which cost more than its steps: only on request. */
 static bool wants_calls(const struct record_options *o, const struct probe_table *probes)
 {
@@ -183,4 +197,5 @@ void events_configure(const struct record_options *o, const struct probe_table *
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))
 		c->cfg.emit_mask |= 1u << REC_SAMPLE;
 	c->states_only = !wants_presets(o);
+	c->cfg.hooks = o->hooks;
 }

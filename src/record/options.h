@@ -93,6 +93,7 @@ struct record_options {
 	bool no_names; /* of files and peers that threads wait for */
 	bool op_detail;
 	uint32_t et_steps;    /* at most, in each execution trace; 0: all */
+	bool hooks;           /* barriers are seen by hooks in the processes */
 	bool gpu, gpu_attach; /* the GPUs of a COMMAND; also of running processes */
 	uint32_t gpu_every;   /* collects one step in this many; 0: all */
 	bool has_gpu_wait;
@@ -150,6 +151,9 @@ static inline bool record_wants_trace(const struct record_options *o)
 {
 	return o->n_outputs || record_by_time(o);
 }
+
+/* Whether --hooks can be done. Prints one line if not. */
+int hooks_options_check(const struct record_options *o);
 
 /* Whether page faults are recorded or count as a thread state, if the kernel allows it. */
 bool record_wants_faults(const struct record_options *o);

@@ -22,6 +22,7 @@
 #include "record/capture.h"
 #include "record/flight.h"
 #include "record/gpu.h"
+#include "record/hooks.h"
 #include "record/intake.h"
 #include "record/limits.h"
 #include "record/output.h"
@@ -669,6 +670,7 @@ static int run_serve(struct record_run *r, int more)
 	discover_turn(r->discover, now);
 	follow_turn(r->capture.follow, now);
 	overhead_turn(r->intake.overhead, r->windows.sink, now);
+	hooks_turn(r->intake.hooks);
 	misfits_turn(r->capture.misfits, r->windows.sink, now);
 	r->stop = r->stop || r->windows.schedule.state.over;
 	if (err)
@@ -844,7 +846,10 @@ static int run_attached(struct record_run *r)
 	unsigned int failed = 0;
 	int err, close_err;
 
-	err = targets_attach(&r->targets, &r->capture);
+	targets_find(&r->targets, &r->capture);
+	err = r->o->hooks ? hooks_new(&r->capture, r->targets.pids, r->targets.n_pids, &r->intake.hooks) : 0;
+	if (!err)
+		err = targets_attach(&r->targets, &r->capture);
 	if (!err)
 		discover_turn(r->discover, clock_boot_ns());
 	capture_calibrated(&r->capture); /* before privileges are dropped */
@@ -876,6 +881,7 @@ static int run_attached(struct record_run *r)
 		err = -EIO;
 	if (!r->o->view)
 		record_summary(&r->windows, r->begun_ns);
+	hooks_summary(r->intake.hooks);
 	discover_summary(r->discover);
 	return err;
 }
@@ -964,6 +970,7 @@ int record_run(struct record_options *o)
 	gpu_free(r.intake.gpu);
 	scrape_free(r.intake.scrape);
 	gaps_free(r.intake.gaps);
+	hooks_free(r.intake.hooks);
 	capture_close(&r.capture);
 	ended = targets_end(&r.targets);
 	if (!r.targets.command_exited)
