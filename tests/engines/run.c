@@ -57,6 +57,7 @@ static void usage(const struct engine_ops *ops)
 	       "  -H LIB.so    a library to be called around each step (hook.h); with llama.cpp\n"
 	       "               also within\n"
 	       "  -w           once ready, print \"ready\" and begin at the next line of input\n"
+	       "  -W           with a thread that only waits, as servers have\n"
 	       "  -q           do not print the generated text\n",
 		program_invocation_short_name, ops->args, RUN_PROMPT_TOKENS);
 }
@@ -91,7 +92,7 @@ static int option_parse(int opt, struct run_options *o)
 		{ 's', 1, INT32_MAX, &o->seed },
 	};
 	const char **texts[128] = { ['p'] = &o->prompt, ['S'] = &o->stages_path, ['N'] = &o->nodes_path, ['H'] = &o->hook_path };
-	bool *flags[128] = { ['w'] = &o->wait, ['q'] = &o->quiet };
+	bool *flags[128] = { ['w'] = &o->wait, ['W'] = &o->waiter, ['q'] = &o->quiet };
 
 	for (size_t i = 0; i < LENGTH(numbers); i++) {
 		if (numbers[i].opt == opt)
@@ -118,7 +119,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:g:p:b:r:s:d:i:P:S:N:H:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:g:p:b:r:s:d:i:P:S:N:H:wWqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -132,6 +133,13 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		return run_fail("wrong arguments: %s [OPTIONS] %s; -h explains", program_invocation_short_name, ops->args);
 	o->args = argv + optind;
 	return 0;
+}
+
+static void *waits(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
 }
 
 static int hook_load(struct run_options *o)
@@ -233,6 +241,8 @@ static int run(struct run *r)
 	if (prompt_init(r) || (hook && hook->init && hook->init()))
 		return -1;
 	usleep((useconds_t)r->o.delay_ms * 1000);
+	if (r->o.waiter)
+		thread_start(waits, NULL);
 	if (r->o.wait)
 		line_wait();
 	for (i = 0; (!r->o.rounds || i < r->o.rounds) && !stopped; i++) {

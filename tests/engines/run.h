@@ -22,7 +22,7 @@ struct run_options {
 	int delay_ms; /* between loading and the first prompt */
 	int token_ms; /* behind each token */
 	int poll;     /* -1: no thread pool of the caller's */
-	bool quiet, wait;
+	bool quiet, wait, waiter;
 	char **args; /* what follows the options */
 };
 

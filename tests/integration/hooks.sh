@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# --hooks: time at barriers without probes. What they count, and that the process does not notice them, whatever it does.
+
+. "$(dirname "$0")/../lib.sh"
+need python3
+[ "$(uname -m)" = x86_64 ] || skip_all "--hooks is for x86_64"
+source=/sys/devices/system/clocksource/clocksource0/current_clocksource
+grep -qxE 'tsc|kvm-clock|hyperv_clocksource_tsc_page' $source || skip_all "the kernel's clock is $(cat $source)"
+. "$TOP/tests/programs/programs.sh"
+
+engine() { # NAME LIBRARY STEP-LIBRARY STEP [ARGS]
+	cat >"$TMP/$1-engine.json" <<-END
+		{ "name": "$1", "match": { "mapped": ["$2"] }, "probes": [
+		  { "library": "$3", "symbol": "$4", "role": "step", "args": { $5 } },
+		  { "library": "$2", "symbol": "meet", "role": "barrier", "group": "ptr arg1" } ] }
+	END
+}
+of_crews='"crew": "s32 arg2", "round": "s32 arg3"'
+engine hooked libhooked.so hooked turn ""
+engine crews libcrews.so libcrews.so work "$of_crews"
+engine direct crews crews work "$of_crews"
+
+# hooked NAME ENGINE [OPTION...] -- COMMAND...: recorded with --hooks until it ends by itself
+hooked() {
+	local name=$1 target rc=0
+	args_split "${@:2}"
+	rm -f "$TMP/$name.jsonl"
+	waiting target "$name" "${BEHIND[@]}"
+	recording BG "$name" --strict --hooks --profile "$TMP/$name.jsonl" "${BEFORE[@]}" -p "$target" || true
+	echo >"$TMP/$name.go"
+	wait "$target" || rc=$?
+	wait "$BG" || rc=$?
+	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/$name.err"
+	same "$name: recorded" "$rc" 0
+	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl"
+}
+
+waits_said() { # NAME
+	sed -n 's/.* hooks: \([0-9]*\) waits .*/\1/p' "$TMP/$1.err"
+}
+
+test_counts() {
+	hooked counts --engine "$TMP/hooked-engine.json" -- "$PROGRAMS/hooked" "$PROGRAMS/libhooked-there.so" 32 2000
+	same "counts: each call" "$(waits_said counts)" \
+		"$(json 'c["calls"]' c=last:"$TMP/counts.out")"
+}
+
+# The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart.
+test_crews() {
+	local shape name
+	for shape in "1 1 40 keep" "1 3 40 keep" "3 2 40 keep" "3 2 40 renew"; do
+		name=crews-${shape// /-}
+		# shellcheck disable=SC2086 # words
+		hooked "$name" --engine "$TMP/crews-engine.json" -- "$PROGRAMS/crews_in_library" $shape
+		check "$name: its latecomers" "$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "${shape:2:1}" "$TMP/$name.err"
+	done
+}
+
+# The same run by probes, in a second recording: each variant of the library that this machine can run.
+test_llama() {
+	local variant libs waits spans
+	for variant in $(llama_variants | tail -n "$(often 1 3)"); do
+		libs=$(llama_variant_libs "$variant")
+		waiting target llama "$(llama_driver)" -q -w -W -n 16 -t 2 "$libs" "$(llama_model)"
+		recording HOOKS llama --hooks --profile "$TMP/llama.jsonl" -p "$target"
+		recording PROBES probes -e functions -o "$TMP/probes.json" -p "$target"
+		echo >"$TMP/llama.go"
+		ended "llama: $variant" "$target"
+		ended "llama: the recording with hooks" "$HOOKS"
+		ended "llama: the one with probes" "$PROBES"
+		waits=$(waits_said llama)
+		spans=$(json 'sum(e["name"] == "ggml_barrier" for e in t)' t="$TMP/probes.json")
+		same "llama: $variant: as many waits as slices" "$waits" "$spans"
+		check "llama: valid" "$INFTRACE" validate "$TMP/llama.jsonl"
+		expect "llama: time at barriers in each step of two threads" \
+			'all("barrier" in l["stage_us"] and "workers_barrier" in l["stage_us"] for l in p if l["event"] == "token_prof" and not l["shape"].get("unfinished"))' \
+			p="$TMP/llama.jsonl"
+		rm -f "$TMP/llama.jsonl" "$TMP/probes.json"
+	done
+}
+
+# Hooks come and go while 32 threads do what they can, also in signal handlers; inftrace is killed, too.
+test_wild() {
+	local target i n
+	waiting target wild "$PROGRAMS/hooked" "$PROGRAMS/libhooked-there.so" 32 2000 wild
+	echo >"$TMP/wild.go"
+	n=$(often 12 500)
+	for ((i = 0; i < n; i++)); do
+		recording BG "wild$((i % 2))" --hooks --engine "$TMP/hooked-engine.json" --profile "$TMP/wild.jsonl" -p "$target" || break
+		sleep "0.0$((RANDOM % 90 + 10))"
+		if [ $((i % 3)) -eq 0 ]; then
+			kill -KILL "$BG"
+			wait "$BG" || true
+		else
+			interrupted "wild: the recording ends" "$BG"
+		fi
+		rm -f "$TMP/wild.jsonl"
+		kill -0 "$target" 2>/dev/null || break
+	done
+	same "wild: hooks were placed $n times" "$i" "$n"
+	await "wild: the library's thread is gone" eval "! grep -qs inftrace-hook /proc/$target/task/*/comm"
+	kill -TERM "$target"
+	ended "wild: the program found nothing wrong" "$target"
+	sed 's/^/# /' "$TMP/wild.log"
+}
+
+test_refused() {
+	local p=(-p $$)
+	refused "refused: a COMMAND" 2 'processes that run already' "$INFTRACE" record --hooks --profile "$TMP/r.jsonl" -- true
+	refused "refused: a trace" 2 'gives no calls of functions' "$INFTRACE" record --hooks -o "$TMP/r.json" "${p[@]}"
+	hooked direct --engine "$TMP/direct-engine.json" -- "$PROGRAMS/crews" 1 1 10 keep
+	check "refused: calls that no hook would see have probes" grep -q 'hooks: process .*; its barriers have probes' "$TMP/direct.err"
+	check "refused: and are seen by them" "$CHECK" crews "$TMP/direct.jsonl" "$TMP/direct.out" 1 "$TMP/direct.err"
+}
+
+run_tests "$@"
