@@ -67,7 +67,7 @@ class Engine:
         self.stages = os.path.join(self.dir, "stages")
         # a single thread has a CPU for itself, several share all with the tracer
         cpus = [LOAD_CPU] if threads == 1 else CPUS
-        args = [engines("llama_driver"), "-q", "-w", "-r", "0", "-n", str(tokens), "-t", str(threads),
+        args = [engines("llama_driver"), "-q", "-w", "-W", "-r", "0", "-n", str(tokens), "-t", str(threads),
                 "-S", self.stages, *(["-P", "50"] if pool else []), engines("llama_libs"),
                 engines("llama_model", preset, kind)]
         self.proc = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -241,6 +241,28 @@ def samples(o):
         if o.model not in title:
             continue
         results = run_setup(model, 2, True, o, sampled_variants)
+        print(f"\n### {title}\n\n{neighbours_text(results)}\n")
+        print(token_table(results))
+
+
+# ---- hooks ----
+
+
+def hooked_variants(_):
+    return [
+        untraced(),
+        inftrace("inftrace --profile only", out=None),
+        inftrace("the same with --hooks", "--hooks", out=None),
+    ]
+
+
+def fast(o):
+    """Barriers by probes and by hooks."""
+    for model, threads in (("tiny", 1), ("tiny", 2), ("198 MB", 2)):
+        title = f"llama.cpp, {model} model, {threads} thread{'s' * (threads > 1)}, one pool: hooks"
+        if o.model not in title:
+            continue
+        results = run_setup(model, threads, True, o, hooked_variants)
         print(f"\n### {title}\n\n{neighbours_text(results)}\n")
         print(token_table(results))
 
