@@ -48,14 +48,20 @@ static __always_inline struct hook_slot *hook_slot_at(u32 map, u32 slot)
 	return slots ? bpf_map_lookup_elem(slots, &slot) : NULL;
 }
 
-/* The time of the calls up to `at`, when the thread's own clock is `away` behind. */
-static __always_inline u64 hook_time(const struct hook_slot *s, u64 at, u64 away)
+/* Reads a slot. */
+static __always_inline void slot_read(const struct hook_slot *s, struct hook_read *r)
 {
-	u64 calls = READ_ONCE(s->calls), total, own;
+	u64 calls = READ_ONCE(s->calls);
 
-	total = calls & 2 ? READ_ONCE(s->total[1]) : READ_ONCE(s->total[0]);
-	own = READ_ONCE(s->own);
-	return calls & 1 ? total + at - away - own : total;
+	r->total = calls & 2 ? READ_ONCE(s->total[1]) : READ_ONCE(s->total[0]);
+	r->begun = calls & 1 ? READ_ONCE(s->own) : 0;
+	r->away = READ_ONCE(s->away);
+}
+
+/* The time of the calls up to `at`, when the thread's own clock is `away` behind. */
+static __always_inline u64 hook_time(const struct hook_read *r, u64 at, u64 away)
+{
+	return r->begun ? r->total + at - away - r->begun : r->total;
 }
 
 /* How much of `cpu` ns was at a barrier. */
@@ -90,6 +96,7 @@ static __always_inline void hook_count(struct thread *t, const struct hook_slot 
 __weak __noinline u64 hook_account(struct thread *t, u64 cpu, u64 rest, u64 at)
 {
 	struct hook_slot *s;
+	struct hook_read r;
 	u64 time, seen, part;
 	s64 owed;
 
@@ -99,7 +106,8 @@ __weak __noinline u64 hook_account(struct thread *t, u64 cpu, u64 rest, u64 at)
 	if (!s)
 		return 0;
 	rest += __sync_lock_test_and_set(&t->hooked.more, 0);
-	time = hook_time(s, at, __sync_fetch_and_add(&s->away, rest) + rest);
+	slot_read(s, &r);
+	time = hook_time(&r, at, __sync_fetch_and_add(&s->away, rest) + rest);
 	seen = __sync_lock_test_and_set(&t->hooked.seen, time);
 	hook_count(t, s);
 	if (seen == HOOK_UNSEEN)
@@ -129,15 +137,35 @@ __weak __noinline int hook_away(struct thread *t, u64 ns)
 	return 0;
 }
 
-/* As hook_account(), without accounting it; also for another thread, whose struct hooked has been read. at: without the rest. */
-static __always_inline u64 hook_look(const struct hooked *h, u64 cpu, u64 at)
+/* Reads the slot of a thread, whose `seen` is what it had when it was last accounted. */
+static __always_inline void hook_read(struct hooked *h, struct hook_read *r)
 {
-	struct hook_slot *s;
+	struct hook_slot *s = hook_slot_of(h);
 
+	if (s)
+		slot_read(s, r);
+	else
+		h->map = 0;
+}
+
+/* As hook_account(), without accounting it. at: without the rest. */
+static __always_inline u64 hook_part_of(const struct hooked *h, const struct hook_read *r, u64 cpu, u64 at)
+{
 	if (!h->map || h->seen == HOOK_UNSEEN)
 		return 0;
-	s = hook_slot_of(h);
-	return s ? hook_part(h->owed + hook_time(s, at, s->away) - h->seen, cpu) : 0;
+	return hook_part(h->owed + hook_time(r, at, r->away) - h->seen, cpu);
+}
+
+/* The same of the thread itself. */
+static __always_inline u64 hook_look(const struct hooked *h, u64 cpu, u64 at)
+{
+	struct hook_slot *s = hook_slot_of(h);
+	struct hook_read r;
+
+	if (!s)
+		return 0;
+	slot_read(s, &r);
+	return hook_part_of(h, &r, cpu, at);
 }
 
 /* Of `all` ns up to `at` that are not accounted yet, `before` of them in the thread's role and the rest in the state: at a barrier. */
@@ -162,6 +190,7 @@ static __always_inline void hook_take_slot(struct thread *t, u32 tgid, u32 tid, 
 {
 	u32 *map = bpf_map_lookup_elem(&hook_processes, &tgid);
 	struct hook_slot *s = map && slot ? hook_slot_at(*map, slot) : NULL;
+	struct hook_read r;
 
 	if (!s || (t->hooked.map == *map && t->hooked.slot == slot && s->tid == tid))
 		return;
@@ -170,7 +199,8 @@ static __always_inline void hook_take_slot(struct thread *t, u32 tgid, u32 tid, 
 	t->hooked.slot = slot;
 	t->hooked.owed = 0;
 	t->hooked.calls = s->calls >> 1;
-	t->hooked.seen = hook_time(s, 0, 0);
+	slot_read(s, &r);
+	t->hooked.seen = r.total;
 	WRITE_ONCE(t->hooked.map, *map);
 }
 
@@ -203,16 +233,21 @@ static __always_inline void hook_step_begins(struct thread *t, u32 tgid)
 		__sync_fetch_and_add(&((struct hooks_head *)s)->steps, 1);
 }
 
-/* The thread's step ends: takes the longest wait that its hooks saw. */
+/* The thread's step, whose times are known, ends: takes the longest wait that its hooks saw, if it was within the step. */
 static __always_inline void hook_step_ends(struct thread *t)
 {
 	struct hook_slot *s = hook_slot_of(&t->hooked);
 	struct rec_step *step = &t->step;
+	u64 since, ns;
 
-	if (!s || s->held_ns <= step->held_ns || s->held_since < step->h.start_ns)
+	if (!s)
 		return;
-	step->held_at = s->held_since;
-	step->held_ns = s->held_ns;
+	since = READ_ONCE(s->held_since) - step->h.start_ns;
+	ns = READ_ONCE(s->held_ns);
+	if (ns <= step->held_ns || since > step->h.dur_ns || ns > step->h.dur_ns - since)
+		return;
+	step->held_at = step->h.start_ns + since;
+	step->held_ns = ns;
 	step->straggler_tid = s->straggler;
 }
 

@@ -207,6 +207,12 @@ struct hooked {
 	u64 owed; /* time at barriers that found no time on the CPU yet; below zero: too much was taken */
 };
 
+/* What a slot has that tells its time: see hook_time(). */
+struct hook_read {
+	u64 total, begun; /* begun: by the thread's own clock; 0: it is within no call */
+	u64 away;
+};
+
 /* What a thread is doing now. Other threads read it as a whole: see member_look(). */
 struct thread_now {
 	u64 since;
@@ -329,6 +335,7 @@ struct thread {
 	u64 packet_us, packet_sk; /* see came_ns(); the socket that it is of */
 	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */
 	struct hooked hooked, view_hooked; /* its own; another thread's, as read */
+	struct hook_read view_slot; /* likewise its slot */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,

@@ -85,6 +85,8 @@ static long look_try(u32 i, struct look *l)
 	if (cfg.hooks &&
 		bpf_probe_read_kernel(&t->view_hooked, sizeof(t->view_hooked), (void *)(thread + offsetof(struct thread, hooked))))
 		return 1;
+	if (cfg.hooks && t->view_hooked.map)
+		hook_read(&t->view_hooked, &t->view_slot);
 	smp_rmb();
 	/* again as a whole: the loads of the first read are not ordered on all machines */
 	if (bpf_probe_read_kernel(&t->view_now[1], sizeof(t->view_now[1]), (void *)thread))
@@ -112,7 +114,7 @@ __weak __noinline int view_divide(struct thread *t, u32 state, u64 before, u64 n
 	if (!t)
 		return 0;
 	cpu = (t->view_now[0].role == ST_CPU ? before : 0) + (state == ST_CPU ? ns - before : 0);
-	part = hook_look(&t->view_hooked, cpu, at - ns + cpu);
+	part = hook_part_of(&t->view_hooked, &t->view_slot, cpu, at - ns + cpu);
 	t->view.ns[ST_CPU] -= part;
 	t->view.ns[ST_BARRIER] += part;
 	return 0;

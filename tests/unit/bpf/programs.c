@@ -47,7 +47,7 @@ void thread_start(void)
 	stats.start_ns = now_ns();
 	thread.since = now_ns();
 	slots[1].tid = (u32)task.pid;
-	thread.hooked = (struct hooked){ .map = 1, .slot = 1, .tid = (u32)task.pid, .seen = hook_time(&slots[1], 0, 0) };
+	thread.hooked = (struct hooked){ .map = 1, .slot = 1, .tid = (u32)task.pid, .seen = slots[1].total[slots[1].calls >> 1 & 1] };
 }
 
 void hook_begins(void)
