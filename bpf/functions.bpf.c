@@ -1042,28 +1042,30 @@ int hook_joins(struct pt_regs *ctx)
 	struct who w = { .tgid = task->tgid, .tid = task->pid };
 	struct thread *t = thread_of(task);
 	u64 key, now;
+	u32 slot;
 
 	keep_stack(ctx);
 	if (!t)
 		return 0;
 	t->timed_ns = hit_begin(t, HIT_ENTRY);
+	slot = PT_REGS_PARM1(ctx);
 	key = PT_REGS_PARM2(ctx);
-	if (key)
-		hook_take_slot(t, w.tgid, w.tid, (u32)PT_REGS_PARM1(ctx));
+	if (slot)
+		hook_take_slot(t, w.tgid, w.tid, slot);
 	if (enabled) {
 		change_begin(t);
 		fault_missed(t);
 		now = thread_account(t);
 		fault_left(t);
 		wait_finish(t, w, now, 0);
-		if (key) {
+		if (slot && key) {
 			group_change(t, w, key, now);
 			if (group_visit(t, (u64)w.tgid << 32 | w.tid, key))
 				hook_joined(t);
 		}
 		change_end(t);
 	}
-	if (!key)
+	if (!slot)
 		t->hooked.map = 0;
 	hit_end(t->timed_ns, HIT_ENTRY);
 	return 0;

@@ -49,9 +49,11 @@ struct hooks_head {
 	u32 off;   /* hooks only pass the calls on; inftrace writes it */
 	u32 full;  /* threads without a slot; the agent writes it */
 	u32 used;  /* slots that have ever been taken, from the first on; likewise */
-	u32 changes; /* of the following, which inftrace writes; odd while it does */
-	u64 tsc, ns, mult; /* tsc is ns; a cycle takes mult / 2^32 ns */
-	u64 line[10];
+	u32 changes; /* of the clock: the copy at its low bit is valid. inftrace writes the other one, and then this */
+	struct {
+		u64 tsc, ns, mult; /* tsc is ns; a cycle takes mult / 2^32 ns */
+	} clock[2];
+	u64 line[7];
 };
 
 _Static_assert(sizeof(struct hook_slot) == 128 && sizeof(struct hooks_head) == 128, "two cache lines: the CPU fetches them in pairs");

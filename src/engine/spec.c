@@ -550,6 +550,8 @@ static bool spec_matches_path(const struct probe_spec *s, const char *path)
 
 bool probe_spec_may_hook(const struct probe_spec *s)
 {
+	if (!s->library || strchr(s->library, '/'))
+		return false;
 	return s->role == ROLE_BARRIER && s->flags & PROBE_F_GROUP && s->group.reg == REG_ARG1 && !s->group.derefs && !s->group.index && !s->is_glob;
 }
 

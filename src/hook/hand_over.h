@@ -4,8 +4,8 @@
  *
  *	agent    -> inftrace   struct gpu_hello, with the numbers below
  *	inftrace -> agent      struct gpu_welcome, with the descriptor of the slots (hook_slot.h)
- *	inftrace -> agent      struct hook_order: place hooks; again if the process has loaded more libraries
- *	agent    -> inftrace   struct hook_answer
+ *	inftrace -> agent      struct hook_order: place hooks
+ *	agent    -> inftrace   struct hook_answer; another one when the process has loaded more libraries
  *
  * When the connection ends, the agent removes its hooks. What the agent says is the process's own claim.
  */
@@ -19,8 +19,9 @@
 #define HOOK_MAGIC UINT32_C(0x48464e49) /* "INFH" */
 #define HOOK_VERSION 1
 #define HOOK_ATTACH_ENTRY "inftrace_hook_attach" /* int (const char *socket_name) */
-#define HOOK_JOINS_ENTRY "inftrace_hook_joins"   /* void (uint32_t slot, uint64_t key); a program is on it. key 0: the thread gives it back */
+#define HOOK_JOINS_ENTRY "inftrace_hook_joins"   /* void (uint32_t slot, uint64_t key); a program is on it. slot 0: the thread ends */
 #define HOOK_AGENT_SONAME "inftrace-hook.so.1"   /* with HOOK_VERSION */
+#define HOOK_ENV_SOCKET "INFTRACE_HOOK"            /* the name of the socket, if LD_PRELOAD loads the agent */
 #define HOOK_AGENT_FILE "inftrace-hook.so"
 
 #define HOOK_FUNCTIONS 8
@@ -28,15 +29,18 @@
 
 struct hook_order {
 	uint32_t n;
-	char names[HOOK_FUNCTIONS][HOOK_NAME_MAX]; /* NUL-terminated; at most six arguments, none of them on the stack */
+	struct { /* NUL-terminated */
+		char name[HOOK_NAME_MAX]; /* at most six arguments, none of them on the stack, and no variable number */
+		char library[HOOK_NAME_MAX]; /* glob on the file name of the library that has it; others' functions of that name are left alone */
+	} functions[HOOK_FUNCTIONS];
 };
 
 struct hook_answer {
 	uint32_t n;
 	uint32_t ns; /* what a hook takes */
 	struct hook_found {
-		uint32_t defined; /* libraries that define the function */
-		uint32_t direct;  /* of those: whose own calls do not all go through the procedure linkage table. Then nothing is hooked. */
+		uint32_t defined; /* libraries that have the function */
+		uint32_t direct;  /* libraries whose calls do not all go through the procedure linkage table */
 		uint32_t slots;   /* through which it is called */
 		uint32_t failed;  /* of those: cannot be written */
 	} found[HOOK_FUNCTIONS];

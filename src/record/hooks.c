@@ -88,11 +88,12 @@ static struct pair pair_read(void)
 
 static void clock_publish(const struct hooks *h, struct hooks_head *head, const struct pair *now)
 {
-	__atomic_store_n(&head->changes, head->changes + 1, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&head->tsc, now->tsc, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&head->ns, now->ns, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&head->mult, h->mult, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&head->changes, head->changes + 1, __ATOMIC_SEQ_CST);
+	uint32_t changes = __atomic_load_n(&head->changes, __ATOMIC_RELAXED) + 1, i = changes & 1;
+
+	__atomic_store_n(&head->clock[i].tsc, now->tsc, __ATOMIC_RELAXED);
+	__atomic_store_n(&head->clock[i].ns, now->ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&head->clock[i].mult, h->mult, __ATOMIC_RELAXED);
+	__atomic_store_n(&head->changes, changes, __ATOMIC_RELEASE);
 }
 
 /* Takes the rate since the first pair. */
@@ -206,11 +207,11 @@ static bool process_is_covered(const struct hooks *h, const struct hook_answer *
 		const struct hook_found *f = &a->found[i];
 
 		if (f->direct) {
-			snprintf(ret_why, size, "%s is called directly in the library that has it, where no hook can be", h->order.names[i]);
+			snprintf(ret_why, size, "%s is called directly in the library that has it, where no hook can be", h->order.functions[i].name);
 			return false;
 		}
 		if (f->failed) {
-			snprintf(ret_why, size, "%u of %u places from which %s is called cannot be changed", f->failed, f->slots, h->order.names[i]);
+			snprintf(ret_why, size, "%u of %u places from which %s is called cannot be changed", f->failed, f->slots, h->order.functions[i].name);
 			return false;
 		}
 		slots += f->slots;
@@ -266,7 +267,7 @@ static int process_hook(struct hooks *h, pid_t pid, char *ret_why, size_t size)
 	if (answer.ns > h->c->hook_ns)
 		h->c->hook_ns = answer.ns < HOOK_NS_MAX ? answer.ns : HOOK_NS_MAX;
 	for (uint32_t i = 0; i < h->order.n; i++)
-		log_debug("--hooks: process %d: %s through %u slots of %u libraries", pid, h->order.names[i], answer.found[i].slots, answer.found[i].defined);
+		log_debug("--hooks: process %d: %s through %u slots of %u libraries", pid, h->order.functions[i].name, answer.found[i].slots, answer.found[i].defined);
 	return 0;
 }
 
@@ -282,9 +283,11 @@ static void order_fill(struct hook_order *o, const struct probe_table *pt)
 		if (!probe_spec_may_hook(s) || strlen(s->symbol) >= HOOK_NAME_MAX)
 			continue;
 		for (uint32_t k = 0; k < o->n; k++)
-			known |= !strcmp(o->names[k], s->symbol);
-		if (!known)
-			strcpy(o->names[o->n++], s->symbol);
+			known |= !strcmp(o->functions[k].name, s->symbol) && !strcmp(o->functions[k].library, s->library);
+		if (known || strlen(s->library) >= HOOK_NAME_MAX)
+			continue;
+		strcpy(o->functions[o->n].name, s->symbol);
+		strcpy(o->functions[o->n++].library, s->library);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "hook/agent/slot.h"
 
 #define HOOKS_MAX 64           /* functions, by address */
+#define KEYS_READY 32          /* glibc calls malloc() for a thread's first value of a later key, which a signal handler must not */
 #define RECENT_NS 10000000     /* a slot is not taken again before that, if there are others */
 #define ASKS 2 /* at its second meeting in a step, the thread whose step it is has been at the first one */
 
@@ -54,13 +55,14 @@ static inline __attribute__((always_inline)) uint64_t now_ns(void)
 {
 	const struct hooks_head *h = head_of();
 	uint64_t tsc = __builtin_ia32_rdtsc(), from, ns, mult;
-	uint32_t changes;
+	uint32_t changes, i;
 
 	do {
 		changes = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
-		from = __atomic_load_n(&h->tsc, __ATOMIC_RELAXED);
-		ns = __atomic_load_n(&h->ns, __ATOMIC_RELAXED);
-		mult = __atomic_load_n(&h->mult, __ATOMIC_RELAXED);
+		i = changes & 1;
+		from = __atomic_load_n(&h->clock[i].tsc, __ATOMIC_RELAXED);
+		ns = __atomic_load_n(&h->clock[i].ns, __ATOMIC_RELAXED);
+		mult = __atomic_load_n(&h->clock[i].mult, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	} while (__builtin_expect(changes != __atomic_load_n(&h->changes, __ATOMIC_RELAXED), 0));
 	return ns + (uint64_t)(((__int128)(int64_t)(tsc - from) * (int64_t)mult) >> 32);
@@ -76,19 +78,23 @@ static bool own_try(struct hook_slot *s, uint64_t before_ns)
 	s->tid = 0;
 	s->key = 0;
 	s->held_ns = 0;
+	s->step = UINT64_MAX;
 	s->calls &= ~UINT64_C(1);
 	own.slot = s;
 	pthread_setspecific(own_key, s);
 	return true;
 }
 
-/* Takes a free slot for the thread, if there is one. */
+/* Takes a free slot for the thread, if there is one. What this calls may use the registers in which the function has arguments. */
 static __attribute__((noinline, cold)) void own_take(void)
 {
+	char registers[512] __attribute__((aligned(16)));
 	uint64_t now = now_ns(), before_ns = now > RECENT_NS ? now - RECENT_NS : 0;
 	struct hooks_head *h = head_of();
 	uint32_t used, i = 1;
 
+	__asm__ volatile("fxsave64 %0"
+			 : "=m"(registers));
 	own.generation = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	own.slot = NULL;
 	while (i <= HOOK_SLOTS && !own_try(&slots[i], before_ns))
@@ -100,6 +106,9 @@ static __attribute__((noinline, cold)) void own_take(void)
 	used = __atomic_load_n(&h->used, __ATOMIC_RELAXED);
 	while (own.slot && used < i && !__atomic_compare_exchange_n(&h->used, &used, i, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
+	__asm__ volatile("fxrstor64 %0"
+			 :
+			 : "m"(registers));
 }
 
 /* The thread ends. What it has in its slot is accounted before another thread may take that. */
@@ -109,7 +118,7 @@ static void own_free(void *slot)
 
 	if (s != own.slot || own.generation != __atomic_load_n(&generation, __ATOMIC_ACQUIRE))
 		return;
-	inftrace_hook_joins((uint32_t)(s - slots), 0);
+	inftrace_hook_joins(0, 0);
 	own.slot = NULL;
 	__atomic_store_n(&s->taken, 0, __ATOMIC_RELEASE);
 }
@@ -283,7 +292,7 @@ uint32_t hook_measure(void)
 	uint64_t least = UINT64_MAX;
 
 	for (int i = 0; i < 10; i++) {
-		struct hook_slot s = { .held_ns = UINT64_MAX };
+		struct hook_slot s = { 0 };
 		uint64_t from = now_ns(), ns;
 
 		for (int k = 0; k < 100; k++) {
@@ -306,6 +315,7 @@ int slots_map(int fd)
 	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	void *at;
 
+	__atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
 	at = mmap(slots, SLOTS_BYTES, PROT_READ | PROT_WRITE, flags | (slots ? MAP_FIXED : 0), fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
@@ -324,5 +334,11 @@ void slots_turn_off(void)
 
 int slots_init(void)
 {
-	return -pthread_key_create(&own_key, own_free);
+	int err = -pthread_key_create(&own_key, own_free);
+
+	if (!err && own_key >= KEYS_READY) {
+		pthread_key_delete(own_key);
+		err = -ENOSPC;
+	}
+	return err;
 }

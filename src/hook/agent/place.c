@@ -6,12 +6,14 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,12 +24,19 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define SCAN_MAX (256UL << 20) /* bytes of code of a library that are searched for direct calls */
+#define WANTED_MAX 64          /* libraries that have a function; those of further ones are left alone */
+#define LOOK_MS 50             /* interval of looks whether libraries have been loaded */
+#define TRIES 100              /* while libraries come and go; then it waits */
 #define SETTLE_MS 20           /* a thread that was resolving a slot has written it by then */
 
 int inftrace_hook_attach(const char *name);
 
 static struct hook_order order;
-static uintptr_t global[HOOK_FUNCTIONS], defined[HOOK_FUNCTIONS]; /* what a call reaches from anywhere; what some library has */
+static uintptr_t global[HOOK_FUNCTIONS]; /* what a call of that name reaches from anywhere */
+static struct {
+	uintptr_t at[WANTED_MAX];
+	uint32_t n;
+} wanted[HOOK_FUNCTIONS]; /* the functions to hook: of the libraries that are meant */
 
 /* An object of the process. Pointers into it are NULL if it has no such table. */
 struct object {
@@ -37,8 +46,8 @@ struct object {
 	const ElfW(Sym) *symbols;
 	const char *strings;
 	size_t strings_size;
-	const ElfW(Rela) *slots;
-	size_t n_slots;
+	const ElfW(Rela) *slots, *others; /* of the linkage table; all other relocations */
+	size_t n_slots, n_others;
 	const uint32_t *gnu_hash;
 	uintptr_t relro, relro_end;
 };
@@ -79,6 +88,12 @@ static bool object_read(const struct dl_phdr_info *info, struct object *ret)
 			break;
 		case DT_GNU_HASH:
 			o.gnu_hash = (const void *)at;
+			break;
+		case DT_RELA:
+			o.others = (const void *)at;
+			break;
+		case DT_RELASZ:
+			o.n_others = d->d_un.d_val / sizeof(*o.others);
 			break;
 		case DT_JMPREL:
 			o.slots = (const void *)at;
@@ -164,8 +179,10 @@ static uint32_t count_direct(const struct object *o, uintptr_t to)
 		const uint8_t *code = (const uint8_t *)(o->base + p->p_vaddr);
 		int32_t by;
 
-		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) || !(p->p_flags & PF_R) || p->p_memsz > SCAN_MAX)
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X))
 			continue;
+		if (!(p->p_flags & PF_R) || p->p_memsz > SCAN_MAX)
+			return 1; /* who knows */
 		for (size_t k = 0; k + 5 <= p->p_memsz; k++) {
 			if (code[k] != 0xe8 && code[k] != 0xe9)
 				continue;
@@ -182,22 +199,84 @@ enum pass {
 	PASS_REMOVE, /* stores what was there */
 };
 
+/* How many libraries have been loaded, and unloaded, so far. */
+struct loads {
+	unsigned long long adds, subs;
+};
+
+static int loads_read(struct dl_phdr_info *info, size_t size, void *ret)
+{
+	(void)size;
+	*(struct loads *)ret = (struct loads){ info->dlpi_adds, info->dlpi_subs };
+	return 1;
+}
+
+static struct loads loads_now(void)
+{
+	struct loads l = { 0, 0 };
+
+	dl_iterate_phdr(loads_read, &l);
+	return l;
+}
+
+/*
+ * Waits until libraries that are being loaded have been. dl_iterate_phdr() shows one before its slots are relocated, which would add
+ * its base to the address of a hook. dlopen() takes the lock under which all that is done.
+ */
+static void loads_wait(void)
+{
+	void *program = dlopen(NULL, RTLD_LAZY);
+
+	if (program)
+		dlclose(program);
+}
+
 struct walk {
 	enum pass pass;
+	const struct loads *loads; /* ends if there have been others; NULL: does not */
+	bool changed;              /* there have been */
 	struct hook_answer *answer;
 };
 
-static const char *slot_name(const struct object *o, const ElfW(Rela) *r)
+/* Which of the functions a relocation of that type names; -1: none. */
+static int relocation_of(const struct object *o, const ElfW(Rela) *r, uint32_t type)
 {
-	return ELF64_R_TYPE(r->r_info) == R_X86_64_JUMP_SLOT ? object_string(o, o->symbols[ELF64_R_SYM(r->r_info)].st_name) : "";
+	const char *name = ELF64_R_TYPE(r->r_info) == type ? object_string(o, o->symbols[ELF64_R_SYM(r->r_info)].st_name) : "";
+
+	for (uint32_t i = 0; i < order.n && *name; i++) {
+		if (!strcmp(name, order.functions[i].name))
+			return (int)i;
+	}
+	return -1;
 }
 
-/* One slot of a function that is wanted. */
+static bool is_wanted(uint32_t name, const void *function)
+{
+	for (uint32_t i = 0; i < wanted[name].n; i++) {
+		if (wanted[name].at[i] == (uintptr_t)function)
+			return true;
+	}
+	return false;
+}
+
+/* What a slot with this value calls; NULL: it is not known. */
+static void *slot_function(const struct object *o, void *value, uint32_t name)
+{
+	uintptr_t own = object_function(o, order.functions[name].name);
+
+	if ((uintptr_t)value == own || !object_has_code(o, (uintptr_t)value))
+		return value;
+	/* not resolved yet: it leads back into the object's own linkage table. In the dynamic linker's order: */
+	if (global[name] || own)
+		return (void *)(global[name] ? global[name] : own);
+	return wanted[name].n == 1 ? (void *)wanted[name].at[0] : NULL;
+}
+
+/* One slot for a function of a name that is wanted. */
 static void walk_slot(const struct walk *w, const struct object *o, void **slot, uint32_t name)
 {
 	struct hook_found *found = w->answer ? &w->answer->found[name] : NULL;
-	void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE), *original = now;
-	uintptr_t own_function = object_function(o, order.names[name]);
+	void *now = __atomic_load_n(slot, __ATOMIC_ACQUIRE), *original;
 	int i = hook_in(now);
 
 	if (w->pass == PASS_REMOVE) {
@@ -205,82 +284,117 @@ static void walk_slot(const struct walk *w, const struct object *o, void **slot,
 			slot_store(o, slot, hook_original(i));
 		return;
 	}
+	original = i >= 0 ? hook_original(i) : slot_function(o, now, name);
+	if (original && !is_wanted(name, original))
+		return; /* another library's */
 	found->slots++;
-	if (w->pass == PASS_LOOK || i >= 0)
+	if (i >= 0)
 		return;
-	if ((uintptr_t)now != own_function && object_has_code(o, (uintptr_t)now)) {
-		/* not resolved yet: it leads back into the object's own linkage table. In the dynamic linker's order: */
-		original = (void *)(global[name] ? global[name] : own_function);
-		if (!original)
-			original = (void *)defined[name];
-	}
 	i = original ? hook_of(original) : -ENOENT;
 	if (i < 0 || slot_store(o, slot, hook_address(i)))
 		found->failed++;
 }
 
+/* Where the object has functions that are wanted. */
+static void walk_functions(const struct walk *w, const struct object *o, const char *path)
+{
+	const char *file = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	for (uint32_t i = 0; i < order.n; i++) {
+		uintptr_t at = fnmatch(order.functions[i].library, file, 0) ? 0 : object_function(o, order.functions[i].name);
+
+		if (!at || wanted[i].n == WANTED_MAX)
+			continue;
+		wanted[i].at[wanted[i].n++] = at;
+		w->answer->found[i].defined++;
+		w->answer->found[i].direct += count_direct(o, at) > 0;
+	}
+}
+
 static int walk_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	const struct walk *w = arg;
+	struct walk *w = arg;
 	struct object o;
-	uintptr_t at;
+	int name;
 
 	(void)size;
+	w->changed = w->loads && (info->dlpi_adds != w->loads->adds || info->dlpi_subs != w->loads->subs);
+	if (w->changed)
+		return 1;
 	if (!object_read(info, &o))
 		return 0;
-	for (size_t k = 0; k < o.n_slots; k++) {
-		const char *name = slot_name(&o, &o.slots[k]);
-
-		for (uint32_t i = 0; i < order.n && *name; i++) {
-			if (!strcmp(name, order.names[i]))
-				walk_slot(w, &o, (void **)(o.base + o.slots[k].r_offset), i);
-		}
+	if (w->pass == PASS_LOOK) {
+		walk_functions(w, &o, info->dlpi_name);
+		return 0;
 	}
-	for (uint32_t i = 0; w->pass == PASS_LOOK && i < order.n; i++) {
-		at = object_function(&o, order.names[i]);
-		if (!at)
-			continue;
-		defined[i] = at;
-		w->answer->found[i].defined++;
-		w->answer->found[i].direct += count_direct(&o, at) > 0;
+	for (size_t k = 0; k < o.n_slots; k++) {
+		name = relocation_of(&o, &o.slots[k], R_X86_64_JUMP_SLOT);
+		if (name >= 0)
+			walk_slot(w, &o, (void **)(o.base + o.slots[k].r_offset), (uint32_t)name);
+	}
+	/* its address is also elsewhere, through which it may be called */
+	for (size_t k = 0; w->pass == PASS_PLACE && k < o.n_others; k++) {
+		name = relocation_of(&o, &o.others[k], R_X86_64_GLOB_DAT);
+		if (name >= 0 && is_wanted((uint32_t)name, *(void **)(o.base + o.others[k].r_offset)))
+			w->answer->found[name].direct++;
 	}
 	return 0;
 }
 
-static void walk(enum pass pass, struct hook_answer *answer)
+/* Held during a walk, and by fork(): a child would have the lock of dl_iterate_phdr() for ever. */
+static pthread_mutex_t walks = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void)
 {
-	struct walk w = { .pass = pass, .answer = answer };
+	pthread_mutex_lock(&walks);
+}
+
+static void after_fork_here(void)
+{
+	pthread_mutex_unlock(&walks);
+}
+
+/* Returns false if libraries have been loaded or unloaded since. */
+static bool walk(enum pass pass, const struct loads *loads, struct hook_answer *answer)
+{
+	struct walk w = { .pass = pass, .loads = loads, .answer = answer };
 
 	if (answer)
 		memset(answer, 0, sizeof(*answer));
+	pthread_mutex_lock(&walks);
 	dl_iterate_phdr(walk_object, &w);
+	pthread_mutex_unlock(&walks);
+	return !w.changed;
 }
 
-/* Places the hooks that are ordered, unless some calls would be missed. */
-static void hooks_place(struct hook_answer *ret)
+/* Places the hooks that are ordered, unless some calls would be missed. Returns false if libraries come and go just now. */
+static bool hooks_place(const struct loads *loads, struct hook_answer *ret)
 {
-	struct hook_answer placed;
+	struct hook_answer placed, again;
 
+	loads_wait();
 	for (uint32_t i = 0; i < order.n; i++)
-		global[i] = (uintptr_t)dlsym(RTLD_DEFAULT, order.names[i]);
-	walk(PASS_LOOK, ret);
+		global[i] = (uintptr_t)dlsym(RTLD_DEFAULT, order.functions[i].name);
+	memset(wanted, 0, sizeof(wanted));
+	if (!walk(PASS_LOOK, loads, ret))
+		return false;
 	ret->n = order.n;
 	ret->ns = hook_measure();
 	for (uint32_t i = 0; i < order.n; i++) {
 		if (ret->found[i].direct)
-			return;
+			return true;
 	}
-	walk(PASS_PLACE, &placed);
+	if (!walk(PASS_PLACE, loads, &placed))
+		return false;
 	/* a thread that was resolving a slot meanwhile may have overwritten it */
 	poll(NULL, 0, SETTLE_MS);
-	walk(PASS_PLACE, &placed);
-	placed.n = ret->n;
-	placed.ns = ret->ns;
+	walk(PASS_PLACE, loads, &again);
 	for (uint32_t i = 0; i < order.n; i++) {
-		placed.found[i].defined = ret->found[i].defined;
-		placed.found[i].direct = ret->found[i].direct;
+		ret->found[i].slots = placed.found[i].slots;
+		ret->found[i].failed = placed.found[i].failed;
+		ret->found[i].direct = placed.found[i].direct;
 	}
-	*ret = placed;
+	return true;
 }
 
 /* ---- the connection ---- */
@@ -293,6 +407,7 @@ static bool running, once;
 /* A forked child: its hooks only pass calls on. */
 static void after_fork(void)
 {
+	pthread_mutex_init(&walks, NULL);
 	slots_map(-1);
 	connection_close(&connection);
 	running = false;
@@ -317,32 +432,47 @@ static int serve_begin(const char *name)
 	return err;
 }
 
-/* Carries out orders until inftrace ends, in whatever way. */
+/* By recvmsg(): of all calls to receive, the one that has been checked against the process's filters. */
+static bool order_receive(void)
+{
+	struct iovec iov = { &order, sizeof(order) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	bool valid = recvmsg(connection.fd, &m, MSG_DONTWAIT) == sizeof(order) && order.n <= HOOK_FUNCTIONS;
+
+	for (uint32_t i = 0; valid && i < order.n; i++)
+		order.functions[i].name[HOOK_NAME_MAX - 1] = order.functions[i].library[HOOK_NAME_MAX - 1] = '\0';
+	return valid;
+}
+
+/* Carries out the order, and again when more libraries have been loaded, until inftrace ends in whatever way. */
 static void serve(void)
 {
 	struct hook_answer answer;
-	struct iovec iov = { &order, sizeof(order) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct pollfd p = { .events = POLLIN | POLLRDHUP };
-	ssize_t n;
+	struct loads seen = { 0, 0 }, now;
+	int ready, tries;
 
 	for (;;) {
 		p.fd = connection.fd;
-		if (poll(&p, 1, -1) < 0 && errno == EINTR)
+		ready = poll(&p, 1, LOOK_MS);
+		if (ready < 0 && errno == EINTR)
 			continue;
-		if (!connection_is_ours(&connection))
+		if (!connection_is_ours(&connection) || (ready && !order_receive()))
 			break;
-		/* of all calls to receive, the one that has been checked against the process's filters */
-		n = recvmsg(connection.fd, &m, MSG_DONTWAIT);
-		if (n != sizeof(order) || order.n > HOOK_FUNCTIONS)
-			break;
-		for (uint32_t i = 0; i < order.n; i++)
-			order.names[i][HOOK_NAME_MAX - 1] = '\0';
-		hooks_place(&answer);
-		send(connection.fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+		now = loads_now();
+		if (!order.n || (now.adds == seen.adds && now.subs == seen.subs))
+			continue;
+		for (tries = 0; tries < TRIES && !hooks_place(&now, &answer); tries++)
+			now = loads_now();
+		if (tries == TRIES)
+			continue;
+		seen = now;
+		if (connection_is_ours(&connection)) /* still */
+			send(connection.fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
 	slots_turn_off();
-	walk(PASS_REMOVE, NULL);
+	walk(PASS_REMOVE, NULL, NULL);
+	order.n = 0;
 	slots_map(-1);
 	connection_close(&connection);
 }
@@ -398,7 +528,7 @@ EXPORT int inftrace_hook_attach(const char *name)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&lives);
 	if (!once)
-		err = slots_init() ?: -pthread_atfork(NULL, NULL, after_fork);
+		err = slots_init() ?: -pthread_atfork(before_fork, after_fork_here, after_fork);
 	once = !err;
 	strcpy(next_name, name);
 	if (!err && !running) {
@@ -408,4 +538,13 @@ EXPORT int inftrace_hook_attach(const char *name)
 	pthread_mutex_unlock(&lives);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
+}
+
+/* Loaded as the process starts. */
+static __attribute__((constructor)) void start(void)
+{
+	const char *name = secure_getenv(HOOK_ENV_SOCKET);
+
+	if (name && *name)
+		inftrace_hook_attach(name);
 }

@@ -17,7 +17,7 @@
 typedef u64 slot_clock(void);
 
 /* Reads the clock. Returns the thread's own: without the time that programs have accounted elsewhere so far. */
-static inline __attribute__((always_inline)) u64 slot_read(const struct hook_slot *s, slot_clock *clock, u64 *ret_now)
+static inline __attribute__((always_inline)) u64 slot_own_time(const struct hook_slot *s, slot_clock *clock, u64 *ret_now)
 {
 	u64 away;
 
@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) u64 slot_read(const struct hook_slo
 /* A call begins; none is open. The thread's own clock stands still if it is interrupted here. */
 static inline __attribute__((always_inline)) void slot_begin(struct hook_slot *s, slot_clock *clock)
 {
-	u64 now, own = slot_read(s, clock, &now);
+	u64 now, own = slot_own_time(s, clock, &now);
 
 	SLOT_SET(s->began[(s->met + 1) & 1], now);
 	SLOT_SET(s->met, s->met + 1);
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void slot_begin(struct hook_slot *s
 /* It ends. Returns how long it took, also off the CPU. */
 static inline __attribute__((always_inline)) u64 slot_end(struct hook_slot *s, slot_clock *clock)
 {
-	u64 calls = s->calls + 1, now, own = slot_read(s, clock, &now);
+	u64 calls = s->calls + 1, now, own = slot_own_time(s, clock, &now);
 
 	SLOT_SET(s->total[calls >> 1 & 1], s->total[~calls >> 1 & 1] + own - s->own);
 	slot_window();
