@@ -201,7 +201,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	struct probe_spec *spec = &pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie;
 	enum shed_part part = config->sheds ? probe_spec_part(spec) : SHED_PARTS;
-	enum link_when when = spec_link_when(config, spec, part);
+	enum link_when when = spec_link_when(config, spec, config->hooks && probe_spec_may_hook(spec) ? SHED_BARRIERS : part);
 	struct file_sites *to = &c->sites[when];
 	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival && !spec->exits && !spec->is_python;
 	struct probe probe;

@@ -24,6 +24,7 @@ struct attach_config {
 	bool states_only;             /* leaves out functions of presets that only make records of their own */
 	bool windows;                 /* links_idle() will be called */
 	bool sheds;                   /* links_shed() will be called */
+	bool hooks;                   /* likewise, for the barriers that hooks can see */
 	volatile uint32_t *link_gens; /* for links_new() */
 };
 

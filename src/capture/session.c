@@ -409,6 +409,7 @@ static struct attach *open_attach(struct session *s, const struct session_config
 		.states_only = c->states_only,
 		.windows = c->cfg.windows,
 		.sheds = c->cfg.budget,
+		.hooks = c->cfg.hooks,
 	};
 
 	if (can_move_links(c))
@@ -668,6 +669,11 @@ static void report_missing_probes(int err)
 {
 	if (err)
 		log_warn("cannot attach all function probes again: %s", strerror(-err));
+}
+
+void session_hooks_detach(struct session *s, bool off)
+{
+	report_missing_probes(links_shed(s->attach->links, LINK_WHEN_BARRIERS, off));
 }
 
 int session_wake(struct session *s)

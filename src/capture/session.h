@@ -100,6 +100,8 @@ int session_attach(struct session *s);
 int session_hooks_attach(struct session *s, const char *path, const char *function);
 /* Makes the slots of a process, which the caller closes and unmaps. index: below HOOK_PROCESSES, a free one. */
 int session_hooks_add(struct session *s, uint32_t tgid, uint32_t index, size_t bytes, int *ret_fd, void **ret_slots);
+/* Detaches the probes of barriers that hooks can see, or attaches them again, if links can be detached. */
+void session_hooks_detach(struct session *s, bool off);
 void session_hooks_remove(struct session *s, uint32_t tgid, uint32_t index);
 
 /* Call before the first of several windows, and after session_target() once a window may have opened. */

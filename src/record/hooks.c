@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/listener.h"
@@ -20,12 +21,12 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/passing.h"
-#include "util/text.h"
 
 #define SLOTS_BYTES (sizeof(struct hook_slot) * (1 + HOOK_SLOTS))
 #define LOAD_NS (12 * NSEC_PER_SEC) /* for the injection, which has its own limits, and the connection */
 #define PLACE_MS 5000               /* for the agent to place its hooks */
 #define PAUSE_MS 1
+#define PRELOAD "LD_PRELOAD" /* read by the dynamic linker: a colon-separated list */
 #define HOOK_NS_MAX 1000            /* what a process may claim that a hook takes */
 #define CLOCK_TRIES 20
 #define CLOCK_FIRST_NS (10 * NSEC_PER_MSEC) /* the first estimate of the counter's rate */
@@ -39,21 +40,31 @@ struct pair {
 
 struct hooked_process {
 	pid_t pid;
-	int fd;     /* of the connection */
-	int map_fd; /* the slots */
-	bool ended; /* the process has exited, or called exec */
-	struct hook_slot *slots;
+	int fd;                  /* of the connection; 0: there is no process here */
+	int map_fd;              /* the slots */
+	struct hook_slot *slots; /* NULL: not handed over */
+	bool covered;            /* all its calls are seen */
+	bool worked;             /* and it has made a step since */
+	bool said;               /* why not */
+	bool told;               /* its threads tell of themselves again, now that they are recorded */
 };
 
 struct hooks {
 	struct capture *c;
 	struct agent_listener listener;
+	int (*keep_up)(void *arg); /* called while it waits */
+	void *keep_up_arg;
 	char library[PATH_MAX];
+	char *environment[3]; /* what a COMMAND needs; ends with NULL */
+	bool off;             /* the clock is of another kind */
 	struct hook_order order;
 	struct hooked_process processes[HOOK_PROCESSES];
-	unsigned int n;
-	bool instead;      /* of probes, which no process has */
+	bool instead;  /* of probes, which no process has for barriers */
+	bool detached; /* the probes that processes have are off */
+	bool mixed;    /* a process without hooks has made steps: the probes stay */
 	bool said_unseen;
+	uint64_t calls, ns, full; /* of processes that have ended */
+	unsigned int connected, threads;
 	struct pair first; /* the rate is of the time since then */
 	uint64_t mult;
 };
@@ -102,9 +113,12 @@ static struct pair clock_follow(struct hooks *h)
 	struct pair now = pair_read();
 	uint64_t ns = now.ns - h->first.ns, tsc = now.tsc - h->first.tsc;
 
-	if (tsc)
-		h->mult = (uint64_t)(((unsigned __int128)ns << 32) / tsc);
-	if (ns > 2 * CLOCK_SPAN_NS) /* the kernel changes the rate now and then */
+	if (now.tsc <= h->first.tsc || now.ns <= h->first.ns) { /* the machine was suspended */
+		h->first = now;
+		return now;
+	}
+	h->mult = (uint64_t)(((unsigned __int128)ns << 32) / tsc);
+	if (ns > 2 * CLOCK_SPAN_NS && h->mult) /* the kernel changes the rate now and then */
 		h->first = (struct pair){ now.tsc - (uint64_t)(((unsigned __int128)CLOCK_SPAN_NS << 32) / h->mult), now.ns - CLOCK_SPAN_NS };
 	return now;
 }
@@ -134,10 +148,130 @@ static void say_without(pid_t pid, const char *why)
 	log_warn("--hooks: process %d: %s; its barriers have probes", pid, why);
 }
 
-static bool is_awaited(uint32_t tgid, void *arg)
+static void count_process(const struct hooked_process *p, struct hooks *to)
 {
-	(void)arg;
-	return tgid;
+	const struct hooks_head *head = (const struct hooks_head *)p->slots;
+	uint32_t used = p->slots ? __atomic_load_n(&head->used, __ATOMIC_RELAXED) : 0;
+
+	used = used < HOOK_SLOTS ? used : HOOK_SLOTS;
+	to->threads = used > to->threads ? used : to->threads;
+	to->full += p->slots ? head->full : 0;
+	for (uint32_t k = 1; k <= used; k++) {
+		to->calls += p->slots[k].calls / 2;
+		to->ns += p->slots[k].total[p->slots[k].calls >> 1 & 1];
+	}
+}
+
+static void process_free(struct hooks *h, struct hooked_process *p)
+{
+	count_process(p, h);
+	if (p->slots) {
+		session_hooks_remove(h->c->session, (uint32_t)p->pid, (uint32_t)(p - h->processes));
+		munmap(p->slots, SLOTS_BYTES);
+		close(p->map_fd);
+	}
+	if (p->fd)
+		close(p->fd); /* the agent removes the hooks */
+	*p = (struct hooked_process){ 0 };
+}
+
+/* Takes over the connection of an agent: hands over slots, and has hooks placed. */
+static int process_new(struct hooks *h, pid_t pid, int fd, struct hooked_process **ret_process)
+{
+	const struct gpu_welcome w = { .magic = HOOK_MAGIC, .version = HOOK_VERSION };
+	struct hooked_process *p = h->processes;
+	struct pair now;
+	int err;
+
+	while (p < h->processes + HOOK_PROCESSES && p->fd)
+		p++;
+	if (p == h->processes + HOOK_PROCESSES) {
+		close(fd);
+		return -ENOSPC;
+	}
+	*p = (struct hooked_process){ .pid = pid, .fd = fd };
+	err = session_hooks_add(h->c->session, (uint32_t)pid, (uint32_t)(p - h->processes), SLOTS_BYTES, &p->map_fd, (void **)&p->slots);
+	if (!err) {
+		now = clock_follow(h);
+		clock_publish(h, (struct hooks_head *)p->slots, &now);
+		err = passing_send(fd, &w, sizeof(w), &p->map_fd, 1, MSG_DONTWAIT);
+	}
+	if (!err)
+		err = passing_send(fd, &h->order, sizeof(h->order), NULL, 0, MSG_DONTWAIT);
+	if (err) {
+		process_free(h, p);
+		return err;
+	}
+	h->connected++;
+	*ret_process = p;
+	return 0;
+}
+
+/* Whether all calls of the functions that the process has are seen. Else says why; "": it has none yet. */
+static bool answer_covers(const struct hooks *h, const struct hook_answer *a, char *ret_why, size_t size)
+{
+	bool any = false, all = true;
+
+	*ret_why = '\0';
+	for (uint32_t i = 0; i < h->order.n; i++) {
+		const struct hook_found *f = &a->found[i];
+		const char *name = h->order.functions[i].name;
+
+		if (f->direct)
+			snprintf(ret_why, size, "%s is also called directly, or by its address, where no hook can be", name);
+		else if (f->failed)
+			snprintf(ret_why, size, "%u of %u places from which %s is called cannot be changed", f->failed, f->slots, name);
+		all &= !f->direct && !f->failed && (f->slots || !f->defined);
+		any |= f->slots;
+	}
+	return any && all;
+}
+
+/* Reads an answer, if there is one. -EAGAIN: there is none; other errors: the process has ended, or called exec. */
+static int process_answer(struct hooks *h, struct hooked_process *p, char *ret_why, size_t size)
+{
+	struct hook_answer a;
+	ssize_t n = recv(p->fd, &a, sizeof(a), MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	if (n != sizeof(a) || a.n != h->order.n)
+		return n ? -EPROTO : -ECONNRESET;
+	p->covered = answer_covers(h, &a, ret_why, size);
+	if (a.ns > h->c->hook_ns)
+		h->c->hook_ns = h->c->outside_ns[HIT_HOOK] = a.ns < HOOK_NS_MAX ? a.ns : HOOK_NS_MAX;
+	for (uint32_t i = 0; i < h->order.n; i++)
+		log_debug("--hooks: process %d: %s through %u slots, in %u libraries", p->pid, h->order.functions[i].name, a.found[i].slots, a.found[i].defined);
+	return 0;
+}
+
+static struct hooked_process *process_find(struct hooks *h, uint32_t pid)
+{
+	for (struct hooked_process *p = h->processes; p < h->processes + HOOK_PROCESSES; p++) {
+		if (p->fd && (uint32_t)p->pid == pid)
+			return p;
+	}
+	return NULL;
+}
+
+/* ---- processes of -p: the recording waits for them ---- */
+
+static int mapping_has_barrier(const struct mapped_file *m, void *arg)
+{
+	const struct probe_table *pt = arg;
+
+	for (size_t i = 0; i < pt->n; i++) {
+		if (probe_spec_may_hook(&pt->specs[i]) && probe_spec_matches(&pt->specs[i], m->path))
+			return 1;
+	}
+	return 0;
+}
+
+static int mapping_is_library(const struct mapped_file *m, void *arg)
+{
+	const struct stat *st = arg;
+
+	return m->dev == st->st_dev && m->ino == st->st_ino;
 }
 
 /* Injects the agent, and takes its connection. Returns 0, or a negative errno with the reason. */
@@ -150,6 +284,9 @@ static int process_load(struct hooks *h, pid_t pid, int *ret_fd, char *ret_why, 
 	uint32_t peer;
 	int err, fd;
 
+	snprintf(ret_why, size, "it has no library with a barrier that hooks can see");
+	if (process_each_mapped(pid, mapping_has_barrier, &h->c->probes) <= 0)
+		return -ENOENT;
 	snprintf(ret_why, size, "the library cannot be brought in");
 	err = agent_listener_add_namespace(&h->listener, pid);
 	if (!err)
@@ -167,7 +304,7 @@ static int process_load(struct hooks *h, pid_t pid, int *ret_fd, char *ret_why, 
 			}
 			close(fd);
 		}
-		err = clock_boot_ns() > until_ns ? -ETIMEDOUT : 0;
+		err = clock_boot_ns() > until_ns ? -ETIMEDOUT : h->keep_up(h->keep_up_arg);
 		if (err)
 			snprintf(ret_why, size, "the library did not answer");
 		else
@@ -177,101 +314,44 @@ static int process_load(struct hooks *h, pid_t pid, int *ret_fd, char *ret_why, 
 	return err;
 }
 
-/* Hands over the slots, and has hooks placed. */
-static int process_place(const struct hooks *h, int fd, int map_fd, struct hook_answer *ret)
-{
-	const struct gpu_welcome w = { .magic = HOOK_MAGIC, .version = HOOK_VERSION };
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	ssize_t n;
-	int err;
-
-	err = passing_send(fd, &w, sizeof(w), &map_fd, 1, MSG_DONTWAIT);
-	if (!err)
-		err = passing_send(fd, &h->order, sizeof(h->order), NULL, 0, MSG_DONTWAIT);
-	if (err)
-		return err;
-	if (poll(&p, 1, PLACE_MS) <= 0)
-		return -ETIMEDOUT;
-	n = recv(fd, ret, sizeof(*ret), MSG_DONTWAIT);
-	if (n < 0)
-		return -errno;
-	return n == sizeof(*ret) && ret->n == h->order.n ? 0 : -EPROTO;
-}
-
-/* Whether all calls of the functions that the process has are seen. Else says why. */
-static bool process_is_covered(const struct hooks *h, const struct hook_answer *a, char *ret_why, size_t size)
-{
-	unsigned int slots = 0;
-
-	for (uint32_t i = 0; i < h->order.n; i++) {
-		const struct hook_found *f = &a->found[i];
-
-		if (f->direct) {
-			snprintf(ret_why, size, "%s is called directly in the library that has it, where no hook can be", h->order.functions[i].name);
-			return false;
-		}
-		if (f->failed) {
-			snprintf(ret_why, size, "%u of %u places from which %s is called cannot be changed", f->failed, f->slots, h->order.functions[i].name);
-			return false;
-		}
-		slots += f->slots;
-	}
-	if (!slots)
-		snprintf(ret_why, size, "it has no barrier that a preset names, or calls it in another way than through its linkage table");
-	return slots;
-}
-
-static void process_free(struct hooks *h, struct hooked_process *p)
-{
-	if (p->slots)
-		session_hooks_remove(h->c->session, (uint32_t)p->pid, (uint32_t)(p - h->processes));
-	if (p->slots)
-		munmap(p->slots, SLOTS_BYTES);
-	if (p->map_fd >= 0)
-		close(p->map_fd);
-	if (p->fd >= 0)
-		close(p->fd); /* the agent removes the hooks */
-	*p = (struct hooked_process){ .fd = -1, .map_fd = -1 };
-}
-
 static int process_hook(struct hooks *h, pid_t pid, char *ret_why, size_t size)
 {
-	struct hooked_process *p = &h->processes[h->n];
-	struct hook_answer answer;
-	struct pair now;
-	int err;
+	struct hooked_process *p;
+	struct pollfd ready = { .events = POLLIN };
+	struct stat st;
+	int err, fd;
 
-	*p = (struct hooked_process){ .pid = pid, .fd = -1, .map_fd = -1 };
-	if (h->n == HOOK_PROCESSES) {
-		snprintf(ret_why, size, "%d processes have hooks already", HOOK_PROCESSES);
-		return -ENOSPC;
-	}
-	err = process_load(h, pid, &p->fd, ret_why, size);
+	err = process_load(h, pid, &fd, ret_why, size);
 	if (err)
 		return err;
-	snprintf(ret_why, size, "its slots cannot be made");
-	err = session_hooks_add(h->c->session, (uint32_t)pid, h->n, SLOTS_BYTES, &p->map_fd, (void **)&p->slots);
-	if (!err) {
-		now = clock_follow(h);
-		clock_publish(h, (struct hooks_head *)p->slots, &now);
-		snprintf(ret_why, size, "the library did not place the hooks");
-		err = process_place(h, p->fd, p->map_fd, &answer);
-	}
-	if (!err && !process_is_covered(h, &answer, ret_why, size))
-		err = -EOPNOTSUPP;
-	if (err) {
-		process_free(h, p);
+	snprintf(ret_why, size, "its slots cannot be made, or there are %d processes already", HOOK_PROCESSES);
+	err = process_new(h, pid, fd, &p);
+	if (err)
 		return err;
+	/* the program is on a function of this very file */
+	if (stat(h->library, &st) || process_each_mapped(pid, mapping_is_library, &st) <= 0) {
+		snprintf(ret_why, size, "it has another file of inftrace's library, since it is in a container or had one before");
+		process_free(h, p);
+		return -EOPNOTSUPP;
 	}
-	h->n++;
-	if (answer.ns > h->c->hook_ns)
-		h->c->hook_ns = answer.ns < HOOK_NS_MAX ? answer.ns : HOOK_NS_MAX;
-	for (uint32_t i = 0; i < h->order.n; i++)
-		log_debug("--hooks: process %d: %s through %u slots of %u libraries", pid, h->order.functions[i].name, answer.found[i].slots, answer.found[i].defined);
-	return 0;
+	ready.fd = p->fd;
+	snprintf(ret_why, size, "the library did not place the hooks");
+	err = poll(&ready, 1, PLACE_MS) > 0 ? process_answer(h, p, ret_why, size) : -ETIMEDOUT;
+	if (!err && !p->covered && !*ret_why)
+		snprintf(ret_why, size, "it has no barrier that a preset names, or calls it in another way than through its linkage table");
+	if (!err && !p->covered)
+		err = -EOPNOTSUPP;
+	if (err)
+		process_free(h, p);
+	return err;
 }
 
 /* ---- all of them ---- */
+
+static bool order_has(const struct hook_order *o, uint32_t k, const struct probe_spec *s)
+{
+	return !strcmp(o->functions[k].name, s->symbol) && !strcmp(o->functions[k].library, s->library);
+}
 
 /* The functions at which threads meet, by their first argument. */
 static void order_fill(struct hook_order *o, const struct probe_table *pt)
@@ -280,63 +360,91 @@ static void order_fill(struct hook_order *o, const struct probe_table *pt)
 		const struct probe_spec *s = &pt->specs[i];
 		bool known = false;
 
-		if (!probe_spec_may_hook(s) || strlen(s->symbol) >= HOOK_NAME_MAX)
+		if (!probe_spec_may_hook(s) || strlen(s->symbol) >= HOOK_NAME_MAX || strlen(s->library) >= HOOK_NAME_MAX)
 			continue;
 		for (uint32_t k = 0; k < o->n; k++)
-			known |= !strcmp(o->functions[k].name, s->symbol) && !strcmp(o->functions[k].library, s->library);
-		if (known || strlen(s->library) >= HOOK_NAME_MAX)
+			known |= order_has(o, k, s);
+		if (known)
 			continue;
 		strcpy(o->functions[o->n].name, s->symbol);
 		strcpy(o->functions[o->n++].library, s->library);
 	}
 }
 
-static int hooks_begin(struct hooks *h)
+/* No process has probes for what is ordered. */
+static void leave_out_probes(const struct hooks *h)
+{
+	for (size_t i = 0; i < h->c->probes.n; i++) {
+		struct probe_spec *s = &h->c->probes.specs[i];
+
+		for (uint32_t k = 0; k < h->order.n; k++)
+			s->hooked |= probe_spec_may_hook(s) && order_has(&h->order, k, s);
+	}
+}
+
+int hooks_new(struct capture *c, bool (*is_target)(uint32_t tgid, void *arg), void *arg, struct hooks **ret_hooks)
 {
 	static const struct gpu_hello hello = { .magic = HOOK_MAGIC, .version = HOOK_VERSION, .record_size = sizeof(struct hook_slot) };
-
+	const char *others = getenv(PRELOAD);
+	struct hooks *h = xcalloc(1, sizeof(*h));
+	char source[64];
 	int err;
 
-	h->first = pair_read();
-	order_fill(&h->order, &h->c->probes);
-	err = agent_listener_init(&h->listener, "hooks", &hello, is_awaited, NULL);
+	h->c = c;
+	h->off = !clock_is_counter(source);
+	if (h->off)
+		log_warn("--hooks: the kernel's clock here is not the CPUs' counter but %s; barriers have probes", *source ? source : "unknown");
+	err = agent_listener_init(&h->listener, "hooks", &hello, is_target, arg);
 	if (!err)
 		err = agent_find_file("--hooks", HOOK_AGENT_FILE, h->library);
 	if (!err)
 		err = agent_listener_open(&h->listener);
-	return err ? err : session_hooks_attach(h->c->session, h->library, HOOK_JOINS_ENTRY);
-}
-
-int hooks_new(struct capture *c, const pid_t *pids, size_t n, struct hooks **ret_hooks)
-{
-	struct hooks *h = xcalloc(1, sizeof(*h));
-	char why[256], source[64];
-	bool all = n;
-	int err;
-
-	h->c = c;
-	h->listener.epoll = -1;
-	if (!clock_is_counter(source)) {
-		log_warn("--hooks: the kernel's clock here is not the CPUs' counter but %s; barriers have probes", *source ? source : "unknown");
-		*ret_hooks = h;
-		return 0;
-	}
-	err = hooks_begin(h);
 	if (err) {
 		hooks_free(h);
 		return err;
 	}
-	poll(NULL, 0, (int)(CLOCK_FIRST_NS / NSEC_PER_MSEC));
-	for (size_t i = 0; i < n; i++) {
-		err = process_hook(h, pids[i], why, sizeof(why));
-		if (err)
-			say_without(pids[i], why);
-		all &= !err;
+	if (!h->off) {
+		h->environment[0] = xasprintf(PRELOAD "=%s%s%s", h->library, others && *others ? ":" : "", others ? others : "");
+		h->environment[1] = xasprintf(HOOK_ENV_SOCKET "=%s", h->listener.socket_name);
 	}
-	h->instead = all;
-	for (size_t i = 0; all && i < c->probes.n; i++)
-		c->probes.specs[i].hooked = probe_spec_may_hook(&c->probes.specs[i]);
+	h->first = pair_read();
 	*ret_hooks = h;
+	return 0;
+}
+
+const char *const *hooks_environment(const struct hooks *h)
+{
+	return (const char *const *)h->environment;
+}
+
+int hooks_attach(struct hooks *h, const pid_t *pids, size_t n, int (*keep_up)(void *arg), void *arg)
+{
+	char why[256];
+	int err;
+
+	order_fill(&h->order, &h->c->probes);
+	h->off = h->off || !h->order.n;
+	if (h->off)
+		return 0;
+	h->keep_up = keep_up;
+	h->keep_up_arg = arg;
+	err = session_hooks_attach(h->c->session, h->library, HOOK_JOINS_ENTRY);
+	if (err)
+		return err;
+	poll(NULL, 0, (int)(CLOCK_FIRST_NS / NSEC_PER_MSEC));
+	h->instead = n;
+	for (size_t i = 0; i < n && h->instead; i++) {
+		err = process_hook(h, pids[i], why, sizeof(why));
+		if (err && process_exists(pids[i]))
+			say_without(pids[i], why);
+		h->instead = !err || !process_exists(pids[i]);
+	}
+	if (h->instead)
+		leave_out_probes(h);
+	for (unsigned int i = 0; !h->instead && i < HOOK_PROCESSES; i++) {
+		if (h->processes[i].fd) /* all have probes */
+			process_free(h, &h->processes[i]);
+	}
 	return 0;
 }
 
@@ -344,67 +452,114 @@ void hooks_free(struct hooks *h)
 {
 	if (!h)
 		return;
-	for (unsigned int i = 0; i < h->n; i++)
-		process_free(h, &h->processes[i]);
+	for (unsigned int i = 0; i < HOOK_PROCESSES; i++) {
+		if (h->processes[i].fd)
+			process_free(h, &h->processes[i]);
+	}
 	agent_listener_close(&h->listener);
+	free(h->environment[0]);
+	free(h->environment[1]);
 	free(h);
+}
+
+/* Takes the agents that have connected by themselves. */
+static void hooks_accept(struct hooks *h)
+{
+	unsigned int left = AGENT_ACCEPT_MAX;
+	struct hooked_process *p;
+	uint32_t pid;
+	int fd, err;
+
+	while ((fd = agent_listener_next(&h->listener, &left, &pid)) >= 0) {
+		if (!h->listener.is_target(pid, h->listener.arg)) {
+			close(fd);
+			continue;
+		}
+		p = process_find(h, pid);
+		if (p) /* it has called exec since */
+			process_free(h, p);
+		err = process_new(h, (pid_t)pid, fd, &p);
+		if (err)
+			log_debug("--hooks: process %u: %s", pid, strerror(-err));
+	}
+}
+
+/* Detaches probes that hooks make superfluous: once a process works, for until then it may load further libraries. */
+static void hooks_detach(struct hooks *h)
+{
+	bool off = false;
+
+	for (unsigned int i = 0; i < HOOK_PROCESSES; i++)
+		off |= h->processes[i].covered && h->processes[i].worked;
+	off = off && !h->mixed;
+	if (h->instead || off == h->detached)
+		return;
+	h->detached = off;
+	session_hooks_detach(h->c->session, off);
 }
 
 void hooks_turn(struct hooks *h)
 {
+	char why[256] = "";
 	struct pair now;
-	char c;
+	int err;
 
-	if (!h || !h->n)
+	if (!h || h->off)
 		return;
+	hooks_accept(h);
 	now = clock_follow(h);
-	for (unsigned int i = 0; i < h->n; i++) {
+	for (unsigned int i = 0; i < HOOK_PROCESSES; i++) {
 		struct hooked_process *p = &h->processes[i];
 
+		if (!p->fd)
+			continue;
 		clock_publish(h, (struct hooks_head *)p->slots, &now);
-		/* the agent says nothing more */
-		p->ended = p->ended || recv(p->fd, &c, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR);
+		if (!p->told)
+			__atomic_fetch_add(&((struct hooks_head *)p->slots)->steps, 1, __ATOMIC_RELAXED);
+		p->told = true;
+		err = process_answer(h, p, why, sizeof(why));
+		if (!err && !p->covered && *why && !p->said)
+			say_without(p->pid, why);
+		p->said |= !err && *why;
+		if (err && err != -EAGAIN)
+			process_free(h, p);
 	}
+	hooks_detach(h);
 }
 
 void hooks_step(struct hooks *h, uint32_t tgid)
 {
-	if (!h->instead || h->said_unseen)
+	struct hooked_process *p;
+
+	if (h->off || h->mixed || h->said_unseen)
 		return;
-	for (unsigned int i = 0; i < h->n; i++) {
-		if ((uint32_t)h->processes[i].pid == tgid && !h->processes[i].ended)
-			return;
-	}
+	p = process_find(h, tgid);
+	if (p)
+		p->worked |= p->covered;
 	/* its last steps may come after its end */
-	if (!process_exists((pid_t)tgid))
+	if ((p && p->covered) || !process_exists((pid_t)tgid))
 		return;
+	if (!h->instead) {
+		h->mixed = h->detached;
+		return;
+	}
 	h->said_unseen = true;
 	log_warn("--hooks: process %u has none, since it was born or called exec during the recording: its time at barriers counts as on-CPU", tgid);
 }
 
 void hooks_summary(struct hooks *h)
 {
-	uint64_t calls = 0, ns = 0, full = 0;
-	unsigned int threads = 0;
-
-	for (unsigned int i = 0; h && i < h->n; i++) {
-		const struct hook_slot *slots = h->processes[i].slots;
-		const struct hooks_head *head = (const struct hooks_head *)slots;
-		uint32_t used = head->used < HOOK_SLOTS ? head->used : HOOK_SLOTS;
-
-		full += head->full;
-		threads += used;
-		for (uint32_t k = 1; k <= used; k++) {
-			calls += slots[k].calls / 2;
-			log_debug("hooks: slot %u: thread %u, %" PRIu64 " waits, %.6f s", k, slots[k].tid, slots[k].calls / 2, (double)slots[k].total[slots[k].calls >> 1 & 1] / 1e9);
-			ns += slots[k].total[slots[k].calls >> 1 & 1];
-		}
-	}
-	if (!h || !h->n)
+	if (!h || h->off)
 		return;
-	log_info("hooks: %" PRIu64 " waits at barriers of up to %u threads at once, %.3f s in all", calls, threads, (double)ns / 1e9);
-	if (full)
-		log_warn("hooks: %" PRIu64 " threads had no room (%d for a process): their time at barriers counts as on-CPU", full, HOOK_SLOTS);
+	for (unsigned int i = 0; i < HOOK_PROCESSES; i++) {
+		if (h->processes[i].fd)
+			process_free(h, &h->processes[i]);
+	}
+	if (!h->connected)
+		return;
+	log_info("hooks: %" PRIu64 " waits at barriers of up to %u threads at once, %.3f s in all", h->calls, h->threads, (double)h->ns / 1e9);
+	if (h->full)
+		log_warn("hooks: %" PRIu64 " threads had no room (%d for a process): their time at barriers counts as on-CPU", h->full, HOOK_SLOTS);
 	if (session_stats(h->c->session)->hooks_misfit)
 		log_warn("hooks: %" PRIu64 " times what they saw made no sense, and was left out", (uint64_t)session_stats(h->c->session)->hooks_misfit);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* record --hooks: barriers of the processes of -p are seen by hooks in them (hook_slot.h) instead of probes. */
+/* record --hooks: barriers are seen by hooks in them (hook_slot.h) instead of probes. */
 #ifndef INFTRACE_RECORD_HOOKS_H
 #define INFTRACE_RECORD_HOOKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -11,22 +12,30 @@
 
 struct hooks;
 
+/* Prepares what a COMMAND needs. is_target: whether a process is recorded, even one born just now. Prints one line on failure;
+ * -EINVAL: inftrace's library is missing. */
+int hooks_new(struct capture *c, bool (*is_target)(uint32_t tgid, void *arg), void *arg, struct hooks **ret_hooks);
+
+/* NAME=VALUE for the environment of the COMMAND; ends with NULL. */
+const char *const *hooks_environment(const struct hooks *h);
+
 /*
- * Brings the agent into the processes, and has it place hooks. Call it before probes are attached; it waits for up to some seconds.
- * What cannot be done is said, and probes are used. Prints one line on failure; -EINVAL: inftrace's library is missing.
+ * Brings the agent into running processes, and has it place hooks. Call it once the session is open, and before probes are attached; it
+ * waits for up to some seconds, in which it calls keep_up(), which ends that if it returns an error. What cannot be done is said, and
+ * all processes have probes. Prints one line on failure.
  */
-int hooks_new(struct capture *c, const pid_t *pids, size_t n, struct hooks **ret_hooks);
+int hooks_attach(struct hooks *h, const pid_t *pids, size_t n, int (*keep_up)(void *arg), void *arg);
 
 /* Removes the hooks, or has the agents do so. NULL: nothing. */
 void hooks_free(struct hooks *h);
 
-/* To be called often, at least ten times a second. NULL: does nothing. */
+/* Takes agents that have connected. To be called often: their clock is exact to some us if that is twice a second. NULL: does nothing. */
 void hooks_turn(struct hooks *h);
 
 /* A step of a process: says once if its barriers are seen by nothing. */
 void hooks_step(struct hooks *h, uint32_t tgid);
 
-/* Prints what they saw. */
+/* Prints what they saw, and removes them. NULL: nothing. */
 void hooks_summary(struct hooks *h);
 
 #endif

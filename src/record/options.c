@@ -113,8 +113,10 @@ int hooks_options_check(const struct record_options *o)
 #ifndef __x86_64__
 	return log_fail(-EINVAL, "--hooks: not on this CPU architecture");
 #endif
-	if (!o->n_pids)
-		return log_fail(-EINVAL, "--hooks is for processes that run already: -p PID");
+	if (!o->n_pids && !o->command)
+		return log_fail(-EINVAL, "--hooks is for a COMMAND, or for processes that run already: -p PID");
+	if (o->command && o->has_budget)
+		return log_fail(-EINVAL, "--hooks of a COMMAND and --budget exclude each other");
 	if (!record_wants_profile(o) || wants_presets(o))
 		return log_fail(-EINVAL, "--hooks gives no calls of functions: it is for --profile without a trace, -e +functions, --op-detail and --gpu");
 	return 0;

@@ -847,7 +847,7 @@ static int run_attached(struct record_run *r)
 	int err, close_err;
 
 	targets_find(&r->targets, &r->capture);
-	err = r->o->hooks ? hooks_new(&r->capture, r->targets.pids, r->targets.n_pids, &r->intake.hooks) : 0;
+	err = r->intake.hooks ? hooks_attach(r->intake.hooks, r->targets.pids, r->targets.n_pids, run_keep_up, r) : 0;
 	if (!err)
 		err = targets_attach(&r->targets, &r->capture);
 	if (!err)
@@ -930,8 +930,10 @@ static int run_prepare(struct record_run *r, struct record_options *o)
 		err = scrape_new(o->metrics, &r->intake.scrape);
 	if (!err && o->gpu)
 		err = gpu_new(o, intake_has_target, intake_made, &r->intake, &r->intake.gpu);
-	if (!err && o->command)
-		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : NULL);
+	if (!err && o->hooks)
+		err = hooks_new(&r->capture, intake_has_target, &r->intake, &r->intake.hooks);
+	if (!err && o->command) /* not both: gpu_options_check(), hooks_options_check() */
+		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : r->intake.hooks ? hooks_environment(r->intake.hooks) : NULL);
 	raise_descriptors();
 	return err;
 }
