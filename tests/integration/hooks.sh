@@ -37,6 +37,9 @@ hooked() {
 	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl"
 }
 
+barriers_in_all='all("barrier" in l["stage_us"] and "workers_barrier" in l["stage_us"] for l in p
+	if l["event"] == "token_prof" and not l["shape"].get("unfinished"))'
+
 waits_said() { # NAME
 	sed -n 's/.* hooks: \([0-9]*\) waits .*/\1/p' "$TMP/$1.err"
 }
@@ -45,6 +48,28 @@ test_counts() {
 	hooked counts --engine "$TMP/hooked-engine.json" -- "$PROGRAMS/hooked" "$PROGRAMS/libhooked-there.so" 32 2000
 	same "counts: each call" "$(waits_said counts)" \
 		"$(json 'c["calls"]' c=last:"$TMP/counts.out")"
+}
+
+# It has the library from its start, also after an exec, and hooks some milliseconds later.
+test_command() {
+	local target
+	mkfifo "$TMP/command.go"
+	"$INFTRACE" record -v --strict --hooks --engine "$TMP/hooked-engine.json" --profile "$TMP/command.jsonl" -- \
+		sh -c 'exec "$@"' sh "$PROGRAMS/hooked" "$PROGRAMS/libhooked-there.so" 8 2000 probed <>"$TMP/command.go" \
+		>"$TMP/command.out" 2>"$TMP/command.err" &
+	target=$!
+	test_pids+=("$target")
+	await "command: hooks are placed" grep -q 'meet through 1 slots' "$TMP/command.err"
+	echo >"$TMP/command.go"
+	ended "command: recorded" "$target"
+	same "command: each call" "$(waits_said command)" "$(json 'c["calls"]' c=last:"$TMP/command.out")"
+	check "command: valid" "$INFTRACE" validate "$TMP/command.jsonl"
+	check "command: llama recorded" "$INFTRACE" record --strict --hooks --profile "$TMP/command-llama.jsonl" -- \
+		"$(llama_driver)" -q -n 32 -t 2 -i 1 "$(llama_libs)" "$(llama_model)"
+	cp "$TMP/check.out" "$TMP/command-llama.err"
+	check "command: llama: valid" "$INFTRACE" validate "$TMP/command-llama.jsonl"
+	expect "command: time at barriers in each step of two threads" "$barriers_in_all" p="$TMP/command-llama.jsonl"
+	check "command: its barriers had hooks" grep -qE 'hooks: [0-9]{3,} waits' "$TMP/command-llama.err"
 }
 
 # The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart.
@@ -74,9 +99,7 @@ test_llama() {
 		spans=$(json 'sum(e["name"] == "ggml_barrier" for e in t)' t="$TMP/probes.json")
 		same "llama: $variant: as many waits as slices" "$waits" "$spans"
 		check "llama: valid" "$INFTRACE" validate "$TMP/llama.jsonl"
-		expect "llama: time at barriers in each step of two threads" \
-			'all("barrier" in l["stage_us"] and "workers_barrier" in l["stage_us"] for l in p if l["event"] == "token_prof" and not l["shape"].get("unfinished"))' \
-			p="$TMP/llama.jsonl"
+		expect "llama: time at barriers in each step of two threads" "$barriers_in_all" p="$TMP/llama.jsonl"
 		rm -f "$TMP/llama.jsonl" "$TMP/probes.json"
 	done
 }
@@ -108,7 +131,8 @@ test_wild() {
 
 test_refused() {
 	local p=(-p $$)
-	refused "refused: a COMMAND" 2 'processes that run already' "$INFTRACE" record --hooks --profile "$TMP/r.jsonl" -- true
+	refused "refused: all processes" 2 'for a COMMAND, or' "$INFTRACE" record --hooks --profile "$TMP/r.jsonl" -a
+	refused "refused: a COMMAND with a budget" 2 'exclude each other' "$INFTRACE" record --hooks --budget 2% --profile "$TMP/r.jsonl" -- true
 	refused "refused: a trace" 2 'gives no calls of functions' "$INFTRACE" record --hooks -o "$TMP/r.json" "${p[@]}"
 	hooked direct --engine "$TMP/direct-engine.json" -- "$PROGRAMS/crews" 1 1 10 keep
 	check "refused: calls that no hook would see have probes" grep -q 'hooks: process .*; its barriers have probes' "$TMP/direct.err"
