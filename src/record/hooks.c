@@ -64,7 +64,8 @@ struct hooks {
 	bool mixed;    /* a process without hooks has made steps: the probes stay */
 	bool said_unseen;
 	uint64_t calls, ns, full; /* of processes that have ended */
-	unsigned int connected, threads;
+	bool placed; /* in any process */
+	unsigned int threads;
 	struct pair first; /* the rate is of the time since then */
 	uint64_t mult;
 };
@@ -202,7 +203,6 @@ static int process_new(struct hooks *h, pid_t pid, int fd, struct hooked_process
 		process_free(h, p);
 		return err;
 	}
-	h->connected++;
 	*ret_process = p;
 	return 0;
 }
@@ -238,6 +238,7 @@ static int process_answer(struct hooks *h, struct hooked_process *p, char *ret_w
 	if (n != sizeof(a) || a.n != h->order.n)
 		return n ? -EPROTO : -ECONNRESET;
 	p->covered = answer_covers(h, &a, ret_why, size);
+	h->placed |= p->covered;
 	if (a.ns > h->c->hook_ns)
 		h->c->hook_ns = h->c->outside_ns[HIT_HOOK] = a.ns < HOOK_NS_MAX ? a.ns : HOOK_NS_MAX;
 	for (uint32_t i = 0; i < h->order.n; i++)
@@ -555,7 +556,7 @@ void hooks_summary(struct hooks *h)
 		if (h->processes[i].fd)
 			process_free(h, &h->processes[i]);
 	}
-	if (!h->connected)
+	if (!h->placed)
 		return;
 	log_info("hooks: %" PRIu64 " waits at barriers of up to %u threads at once, %.3f s in all", h->calls, h->threads, (double)h->ns / 1e9);
 	if (h->full)
