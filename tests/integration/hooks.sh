@@ -48,6 +48,11 @@ hooked() {
 barriers_in_all='all("barrier" in l["stage_us"] and "workers_barrier" in l["stage_us"] for l in p
 	if l["event"] == "token_prof" and not l["shape"].get("unfinished"))'
 
+has_llama() { # TEST
+	local why
+	why=$(llama_libs 2>&1 >/dev/null) || { skip "$1" "$why" && return 1; }
+}
+
 waits_said() { # NAME
 	sed -n 's/.* hooks: \([0-9]*\) waits .*/\1/p' "$TMP/$1.err"
 }
@@ -72,6 +77,7 @@ test_command() {
 	ended "command: recorded" "$target"
 	same "command: each call" "$(waits_said command)" "$(json 'c["calls"]' c=last:"$TMP/command.out")"
 	check "command: valid" "$INFTRACE" validate "$TMP/command.jsonl"
+	has_llama "command: llama" || return 0
 	check "command: llama recorded" "$INFTRACE" record --strict --hooks --profile "$TMP/command-llama.jsonl" -- \
 		"$(llama_driver)" -q -n 32 -t 2 -i 1 "$(llama_libs)" "$(llama_model)"
 	cp "$TMP/check.out" "$TMP/command-llama.err"
@@ -94,6 +100,7 @@ test_crews() {
 # The same run by probes, in a second recording: each variant of the library that this machine can run.
 test_llama() {
 	local variant libs waits spans try
+	has_llama llama || return 0
 	for variant in $(llama_variants | tail -n "$(often 1 3)"); do
 		libs=$(llama_variant_libs "$variant")
 		for try in 1 2 3 4 5; do
@@ -115,6 +122,23 @@ test_llama() {
 		expect "llama: time at barriers in each step of two threads" "$barriers_in_all" p="$TMP/llama.jsonl"
 		rm -f "$TMP/llama.jsonl" "$TMP/probes.json"
 	done
+}
+
+# As plant.sh does, with two threads and hooks.
+test_plants() {
+	local rc
+	has_llama plants || return 0
+	for _ in 1 2 3; do
+		rc=0
+		PLANT_TARGET=0.9 ENGINES=$ENGINES BUILD=$BUILD "$TOP/tests/plant/run" --hooks -v -n "$(often 1 5)" {hog,hog-worker,stop,mutex,sleep}/2 \
+			>"$TMP/table" 2>"$TMP/table.err" || rc=$?
+		[ "$rc" -eq 1 ] || break
+	done
+	sed 's/^/# /' "$TMP/table"
+	case $rc in
+	0 | 3) ok "plants: causes are named as with probes" ;;
+	*) not_ok "plants: causes are named as with probes" "$(tail -n 1 "$TMP/table.err" | grep . || tail -n 1 "$TMP/table")" ;;
+	esac
 }
 
 # Hooks come and go while 32 threads do what they can, also in signal handlers; inftrace is killed, too.
