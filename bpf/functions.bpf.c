@@ -500,6 +500,8 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 		p->hit = 1;
 	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx)))
 		return;
+	if (p->flags & PROBE_F_GROUP && hook_sees(t))
+		return;
 	changes = shed_changes(p);
 	if (changes & 1)
 		return;
@@ -976,7 +978,7 @@ static __always_inline void arrive(struct pt_regs *ctx, struct task_struct *task
 		p->hit = 1;
 	if (p->engine)
 		engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx));
-	if (cfg.hooks && t->hooked.map)
+	if (hook_sees(t))
 		return;
 	changes = shed_changes(p);
 	if (changes & 1)

@@ -80,6 +80,12 @@ static __always_inline struct hook_slot *hook_slot_of(const struct hooked *h)
 	return s && s->tid == h->tid ? s : NULL;
 }
 
+/* Whether hooks see the barriers of the running thread: probes on these count for nothing. */
+static __always_inline bool hook_sees(const struct thread *t)
+{
+	return cfg.hooks && t->hooked.map && hook_slot_of(&t->hooked);
+}
+
 /* Counts calls as hits, by which the overhead is known. */
 static __always_inline void hook_count(struct thread *t, const struct hook_slot *s)
 {

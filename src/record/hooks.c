@@ -45,7 +45,6 @@ struct hooked_process {
 	struct hook_slot *slots; /* NULL: not handed over */
 	bool covered;            /* all its calls are seen */
 	bool worked;             /* and it has made a step since */
-	bool said;               /* why not */
 	bool told;               /* its threads tell of themselves again, now that they are recorded */
 };
 
@@ -144,9 +143,10 @@ static bool clock_is_counter(char source[64])
 
 /* ---- one process ---- */
 
-static void say_without(pid_t pid, const char *why)
+/* While the recording begins, barriers get probes instead. */
+static void say_without(const struct hooks *h, pid_t pid, const char *why, bool begins)
 {
-	log_warn("--hooks: process %d: %s; its barriers have probes", pid, why);
+	log_warn("--hooks: process %d: %s; %s", pid, why, h->instead && !begins ? "its time at barriers counts as on-CPU from here on" : "its barriers have probes");
 }
 
 static void count_process(const struct hooked_process *p, struct hooks *to)
@@ -437,7 +437,7 @@ int hooks_attach(struct hooks *h, const pid_t *pids, size_t n, int (*keep_up)(vo
 	for (size_t i = 0; i < n && h->instead; i++) {
 		err = process_hook(h, pids[i], why, sizeof(why));
 		if (err && process_exists(pids[i]))
-			say_without(pids[i], why);
+			say_without(h, pids[i], why, true);
 		h->instead = !err || !process_exists(pids[i]);
 	}
 	if (h->instead)
@@ -519,9 +519,11 @@ void hooks_turn(struct hooks *h)
 			__atomic_fetch_add(&((struct hooks_head *)p->slots)->steps, 1, __ATOMIC_RELAXED);
 		p->told = true;
 		err = process_answer(h, p, why, sizeof(why));
-		if (!err && !p->covered && *why && !p->said)
-			say_without(p->pid, why);
-		p->said |= !err && *why;
+		if (!err && *why) { /* of a library that was loaded now */
+			say_without(h, p->pid, why, false);
+			h->mixed = true;
+			err = -EOPNOTSUPP;
+		}
 		if (err && err != -EAGAIN)
 			process_free(h, p);
 	}
