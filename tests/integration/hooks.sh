@@ -86,14 +86,27 @@ test_command() {
 	check "command: its barriers had hooks" grep -qE 'hooks: [0-9]{3,} waits' "$TMP/command-llama.err"
 }
 
-# The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart.
+# The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart. Ahead of other work, if possible, and tried
+# again when that was in the way in too many rounds.
 test_crews() {
-	local shape name
+	local shape name rc text ahead=()
+	! chrt -f 1 true 2>/dev/null || ahead=(chrt -f 1)
 	for shape in "1 1 40 keep" "1 3 40 keep" "3 2 40 keep" "3 2 40 renew"; do
 		name=crews-${shape// /-}
-		# shellcheck disable=SC2086 # words
-		hooked "$name" --engine "$TMP/crews-engine.json" -- "$PROGRAMS/crews_in_library" $shape
-		check "$name: its latecomers" "$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "${shape:2:1}" "$TMP/$name.err"
+		text="$name: its latecomers"
+		for _ in 1 2 3 4 5; do
+			rc=0
+			# shellcheck disable=SC2086 # words
+			hooked "$name" --engine "$TMP/crews-engine.json" -- "${ahead[@]}" "$PROGRAMS/crews_in_library" $shape
+			"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "${shape:2:1}" "$TMP/$name.err" >"$TMP/$name.crews" || rc=$?
+			sed 's/^/# /' "$TMP/$name.crews"
+			[ "$rc" -eq 2 ] || break
+		done
+		if [ "$rc" -eq 2 ]; then
+			skip "$text" "other work was in the way in too many rounds, 5 times"
+		else
+			same "$text" "$rc" 0
+		fi
 	done
 }
 
@@ -173,7 +186,7 @@ test_refused() {
 	refused "refused: a trace" 2 'gives no calls of functions' "$INFTRACE" record --hooks -o "$TMP/r.json" "${p[@]}"
 	hooked direct --engine "$TMP/direct-engine.json" -- "$PROGRAMS/crews" 1 1 10 keep
 	check "refused: calls that no hook would see have probes" grep -q 'hooks: process .*; its barriers have probes' "$TMP/direct.err"
-	check "refused: and are seen by them" "$CHECK" crews "$TMP/direct.jsonl" "$TMP/direct.out" 1 "$TMP/direct.err"
+	expect "refused: and are seen by them" '10 == sum("straggler_tid" in l["shape"] for l in p if l["event"] == "token_prof")' p="$TMP/direct.jsonl"
 }
 
 run_tests "$@"
