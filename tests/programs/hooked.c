@@ -68,7 +68,8 @@ static void trace_back(void *arg)
 	(void)arg;
 	int n = backtrace(frames, LENGTH(frames));
 
-	if (n <= 4 && !probed) {
+	/* a probe on a return, of any process, has it end in the kernel's trampoline, at the start of a page */
+	if (n <= 4 && !probed && (n < 1 || (uintptr_t)frames[n - 1] % 4096)) {
 		backtrace_symbols_fd(frames, n, STDERR_FILENO);
 		die("a backtrace ends within a hook");
 	}
