@@ -174,10 +174,16 @@ static __always_inline u64 hook_look(const struct hooked *h, u64 cpu, u64 at)
 	return hook_part_of(h, &r, cpu, at);
 }
 
-/* Of `all` ns up to `at` that are not accounted yet, `before` of them in the thread's role and the rest in the state: at a barrier. */
+/* Of `all` ns, `before` of them in the role and the rest in the state: on the CPU. */
+static __always_inline u64 hook_cpu(u32 role, u32 state, u64 before, u64 all)
+{
+	return (role == ST_CPU ? before : 0) + (state == ST_CPU ? all - before : 0);
+}
+
+/* Of such time up to `at`, which is not accounted yet: at a barrier. */
 static __always_inline u64 hook_open(const struct thread *t, u32 state, u64 before, u64 all, u64 at)
 {
-	u64 cpu = (t->role == ST_CPU ? before : 0) + (state == ST_CPU ? all - before : 0);
+	u64 cpu = hook_cpu(t->role, state, before, all);
 
 	return hook_look(&t->hooked, cpu, at - all + cpu);
 }

@@ -113,7 +113,7 @@ __weak __noinline int view_divide(struct thread *t, u32 state, u64 before, u64 n
 
 	if (!t)
 		return 0;
-	cpu = (t->view_now[0].role == ST_CPU ? before : 0) + (state == ST_CPU ? ns - before : 0);
+	cpu = hook_cpu(t->view_now[0].role, state, before, ns);
 	part = hook_part_of(&t->view_hooked, &t->view_slot, cpu, at - ns + cpu);
 	t->view.ns[ST_CPU] -= part;
 	t->view.ns[ST_BARRIER] += part;

@@ -113,8 +113,7 @@ static __always_inline u8 role_now(const struct thread *t)
 /* Of what is being accounted up to `to`, takes the time at barriers that hooks see from the time on the CPU. */
 static __always_inline void hook_divide(struct thread *t, u32 state, u64 before, u64 ns, u64 to)
 {
-	bool first = t->role == ST_CPU, then = state == ST_CPU;
-	u64 part = hook_account(t, (first ? before : 0) + (then ? ns : 0), (first ? 0 : before) + (then ? 0 : ns), to);
+	u64 cpu = hook_cpu(t->role, state, before, before + ns), part = hook_account(t, cpu, before + ns - cpu, to);
 
 	thread_add(t, ST_BARRIER, part);
 	thread_add(t, ST_CPU, -part);

@@ -31,7 +31,7 @@ struct hook_slot {
 		       * written */
 	u64 key;      /* first argument of the last call: what the threads that meet there have in common */
 	u64 met;      /* the number of that meeting among those with the key, the same for all threads */
-	u64 began[2]; /* the meetings with this number and the one before it, by the low bit */
+	u64 began[2]; /* when the last two meetings began, by the low bit of their number */
 	u64 step;     /* hooks_head.steps as of its last call */
 	u64 held_since, held_ns; /* the longest call in the thread's step; the programs reset it */
 	u32 straggler; /* the thread that began its own last, as far as it is known; 0: not */
@@ -46,7 +46,7 @@ struct hook_slot {
 /* In place of the first slot. */
 struct hooks_head {
 	u64 steps; /* of the process that have begun; the programs write it */
-	u32 off;   /* hooks only pass the calls on; inftrace writes it */
+	u32 off;   /* hooks only pass the calls on; the agent writes it */
 	u32 full;  /* threads without a slot; the agent writes it */
 	u32 used;  /* slots that have ever been taken, from the first on; likewise */
 	u32 changes; /* of the clock: the copy at its low bit is valid. inftrace writes the other one, and then this */

@@ -62,9 +62,8 @@ struct hooks {
 	bool detached; /* the probes that processes have are off */
 	bool mixed;    /* a process without hooks has made steps: the probes stay */
 	bool said_unseen;
-	uint64_t calls, ns, full; /* of processes that have ended */
+	uint64_t calls, ns, full; /* of processes that have ended; ns: on the CPU */
 	bool placed; /* in any process */
-	unsigned int threads;
 	struct pair first; /* the rate is of the time since then */
 	uint64_t mult;
 };
@@ -155,7 +154,6 @@ static void count_process(const struct hooked_process *p, struct hooks *to)
 	uint32_t used = p->slots ? __atomic_load_n(&head->used, __ATOMIC_RELAXED) : 0;
 
 	used = used < HOOK_SLOTS ? used : HOOK_SLOTS;
-	to->threads = used > to->threads ? used : to->threads;
 	to->full += p->slots ? head->full : 0;
 	for (uint32_t k = 1; k <= used; k++) {
 		to->calls += p->slots[k].calls / 2;
@@ -560,7 +558,7 @@ void hooks_summary(struct hooks *h)
 	}
 	if (!h->placed)
 		return;
-	log_info("hooks: %" PRIu64 " waits at barriers of up to %u threads at once, %.3f s in all", h->calls, h->threads, (double)h->ns / 1e9);
+	log_info("hooks: %" PRIu64 " waits at barriers, %.3f s of them on the CPU", h->calls, (double)h->ns / 1e9);
 	if (h->full)
 		log_warn("hooks: %" PRIu64 " threads had no room (%d for a process): their time at barriers counts as on-CPU", h->full, HOOK_SLOTS);
 	if (session_stats(h->c->session)->hooks_misfit)

@@ -86,27 +86,14 @@ test_command() {
 	check "command: its barriers had hooks" grep -qE 'hooks: [0-9]{3,} waits' "$TMP/command-llama.err"
 }
 
-# The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart. Ahead of other work, if possible, and tried
-# again when that was in the way in too many rounds.
+# The crews' own checks: the latecomer of each round, for how long, and sums of each crew apart.
 test_crews() {
-	local shape name rc text ahead=()
-	! chrt -f 1 true 2>/dev/null || ahead=(chrt -f 1)
+	local shape name
 	for shape in "1 1 40 keep" "1 3 40 keep" "3 2 40 keep" "3 2 40 renew"; do
 		name=crews-${shape// /-}
-		text="$name: its latecomers"
-		for _ in 1 2 3 4 5; do
-			rc=0
-			# shellcheck disable=SC2086 # words
-			hooked "$name" --engine "$TMP/crews-engine.json" -- "${ahead[@]}" "$PROGRAMS/crews_in_library" $shape
-			"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "${shape:2:1}" "$TMP/$name.err" >"$TMP/$name.crews" || rc=$?
-			sed 's/^/# /' "$TMP/$name.crews"
-			[ "$rc" -eq 2 ] || break
-		done
-		if [ "$rc" -eq 2 ]; then
-			skip "$text" "other work was in the way in too many rounds, 5 times"
-		else
-			same "$text" "$rc" 0
-		fi
+		# shellcheck disable=SC2086 # words
+		crews_judged "$name" "$name: its latecomers" "${shape:2:1}" \
+			hooked "$name" --engine "$TMP/crews-engine.json" -- "${AHEAD[@]}" "$PROGRAMS/crews_in_library" $shape
 	done
 }
 
@@ -156,12 +143,13 @@ test_plants() {
 
 # Hooks come and go while 32 threads do what they can, also in signal handlers; inftrace is killed, too.
 test_wild() {
-	local target i n
+	local target i n placed=0
 	waiting target wild "$PROGRAMS/hooked" "$PROGRAMS/libhooked-there.so" 32 2000 wild
 	echo >"$TMP/wild.go"
 	n=$(often 12 500)
 	for ((i = 0; i < n; i++)); do
 		recording BG "wild$((i % 2))" --hooks --engine "$TMP/hooked-engine.json" --profile "$TMP/wild.jsonl" -p "$target" || break
+		grep -q 'its barriers have probes' "$TMP/wild$((i % 2)).err" || placed=$((placed + 1))
 		sleep "0.0$((RANDOM % 90 + 10))"
 		if [ $((i % 3)) -eq 0 ]; then
 			kill -KILL "$BG"
@@ -172,7 +160,9 @@ test_wild() {
 		rm -f "$TMP/wild.jsonl"
 		kill -0 "$target" 2>/dev/null || break
 	done
-	same "wild: hooks were placed $n times" "$i" "$n"
+	same "wild: $n recordings" "$i" "$n"
+	# not if a child that was just forked has to be recorded, too
+	check "wild: hooks were placed in some" [ "$placed" -ge $((n / 6)) ]
 	await "wild: the library's thread is gone" eval "! grep -qs inftrace-hook /proc/$target/task/*/comm"
 	kill -TERM "$target"
 	ended "wild: the program found nothing wrong" "$target"

@@ -22,26 +22,11 @@ END
 sed '/"meet"/s/}$/, "past_early_return": true }/' "$TMP/crews-engine.json" >"$TMP/crews-once.json"
 engine=$TMP/crews-engine.json
 
-# Ahead of other work of this machine, which would be in the way of most rounds.
-ahead=()
-! chrt -f 1 true 2>/dev/null || ahead=(chrt -f 1)
-
-# crews NAME CREWS WORKERS ROUNDS keep|renew: tried again when other work was in the way in too many rounds
+# crews NAME CREWS WORKERS ROUNDS keep|renew
 crews() {
-	local name=$1 text rc try
-	text="$name: the latecomer of each round, why, for how long; sums of each crew apart"
-	for try in 1 2 3 4 5; do
-		rc=0
-		record_attached "$name" --engine "$engine" -- "${ahead[@]}" "$p" "${@:2}" || return 0
-		"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "$3" "$TMP/$name.err" >"$TMP/$name.crews" || rc=$?
-		sed 's/^/# /' "$TMP/$name.crews"
-		[ "$rc" -eq 2 ] || break
-	done
-	if [ "$rc" -eq 2 ]; then
-		skip "$text" "other work was in the way in too many rounds, 5 times"
-	else
-		same "$text" "$rc" 0
-	fi
+	local name=$1
+	crews_judged "$name" "$name: the latecomer of each round, why, for how long; sums of each crew apart" "$3" \
+		record_attached "$name" --engine "$engine" -- "${AHEAD[@]}" "$p" "${@:2}" || return 0
 	check "$name: the breakdown of each step, to the nanosecond, from its spans" \
 		"$CHECK" breakdown "$TMP/$name.json" "$TMP/$name.jsonl"
 	[ "$2-$3" != 1-1 ] || [ "$5" = renew ] ||

@@ -55,6 +55,28 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	record_result "$name" "$rc"
 }
 
+# crews_judged NAME TEXT WORKERS COMMAND...: the command records the program "crews", with its profile and what it prints in TMP/NAME.*; it is
+# checked, and tried again when other work was in the way in too many rounds. 1: it was not recorded.
+crews_judged() {
+	local rc
+	for _ in 1 2 3 4 5; do
+		rc=0
+		"${@:4}" || return 1
+		"$CHECK" crews "$TMP/$1.jsonl" "$TMP/$1.out" "$3" "$TMP/$1.err" >"$TMP/$1.crews" || rc=$?
+		sed 's/^/# /' "$TMP/$1.crews"
+		[ "$rc" -eq 2 ] || break
+	done
+	if [ "$rc" -eq 2 ]; then
+		skip "$2" "other work was in the way in too many rounds, 5 times"
+	else
+		same "$2" "$rc" 0
+	fi
+}
+
+# For crews_judged: ahead of other work of this machine, which would be in the way of most rounds.
+AHEAD=()
+! chrt -f 1 true 2>/dev/null || AHEAD=(chrt -f 1)
+
 # Every trace recorded so far: valid, loads without a warning, and holds what inftrace says.
 traces_check() {
 	local name files=() n=0 rc=0

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -103,4 +104,18 @@ void connection_close(struct connection *c)
 	if (connection_is_ours(c))
 		close(c->fd);
 	c->fd = -1;
+}
+
+int guest_thread_make(void *(*run)(void *))
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return -err;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	err = pthread_create(&t, &attr, run, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
 }

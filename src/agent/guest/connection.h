@@ -26,4 +26,8 @@ bool connection_alive(const struct connection *c);
 
 void connection_close(struct connection *c);
 
+/* Makes the agent's thread, detached. Call it with all signals blocked: then the thread takes none of the process's, nor do threads that
+ * a library makes for it. Returns 0 or a negative errno. */
+int guest_thread_make(void *(*run)(void *));
+
 #endif

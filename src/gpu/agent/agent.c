@@ -500,21 +500,6 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-/* Called with all signals blocked: the agent's thread takes none of the process's, nor do threads that a library makes for it. */
-static int make_thread(void)
-{
-	pthread_attr_t attr;
-	pthread_t t;
-	int err = pthread_attr_init(&attr);
-
-	if (err)
-		return -err;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = pthread_create(&t, &attr, thread_main, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 /* A forked child has neither the agent's thread nor the runtime's. It releases what it inherited from the parent. */
 static void after_fork(void)
 {
@@ -559,7 +544,7 @@ int agent_start(const struct backend *b)
 	agent_init_once();
 	pthread_mutex_unlock(&lives);
 	if (first)
-		err = serve_begin(name, false) ?: make_thread();
+		err = serve_begin(name, false) ?: guest_thread_make(thread_main);
 	if (err) {
 		if (agent_shared_ring()) {
 			agent_publish_state(GPU_STATE_FAILED, -EAGAIN, GPU_CALL_MEMORY);
@@ -595,7 +580,7 @@ EXPORT int inftrace_gpu_attach(const char *name)
 	} else {
 		strcpy(agent.next_name, name);
 		agent.backend = &cuda_backend;
-		err = make_thread();
+		err = guest_thread_make(thread_main);
 		agent.running = !err;
 	}
 	pthread_mutex_unlock(&lives);

@@ -502,20 +502,6 @@ static void *thread_main(void *unused)
 	return unused;
 }
 
-static int make_thread(void)
-{
-	pthread_attr_t attr;
-	pthread_t t;
-	int err = pthread_attr_init(&attr);
-
-	if (err)
-		return -err;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = pthread_create(&t, &attr, thread_main, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 /* Called by an injection on any thread of the process: leaves all that could block to the agent's thread. */
 EXPORT int inftrace_hook_attach(const char *name)
 {
@@ -532,7 +518,7 @@ EXPORT int inftrace_hook_attach(const char *name)
 	once = !err;
 	strcpy(next_name, name);
 	if (!err && !running) {
-		err = make_thread();
+		err = guest_thread_make(thread_main);
 		running = !err;
 	}
 	pthread_mutex_unlock(&lives);
