@@ -18,7 +18,7 @@
 #include "util/names.h"
 #include "validate/check.h"
 
-#define START UINT64_C(1000000000000) /* of the recording, CLOCK_BOOTTIME */
+#define START UINT64_C(1000000000) /* of the recording, CLOCK_BOOTTIME: what is written with the time of the test comes after it */
 #define PID 5000000u                  /* no such process: /proc does not know it */
 #define TID (PID + 1)
 

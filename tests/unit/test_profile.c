@@ -460,7 +460,7 @@ TEST_WITH(test_window, setup, teardown)
 		"{\"event\":\"window_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:unknown\","
 		"\"model\":\"m\",\"concurrency\":1,\"shape\":{\"window\":0,\"records\":15,\"lost\":"
 		"3,"
-		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"version\":\"" INFTRACE_VERSION "\",\"boottime_ns\":\"1000000000000\",\"realtime_ns\":\"1763616000000000001\",\"coverage\":0."
+		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"version\":\"" INFTRACE_VERSION "\",\"boottime_ns\":\"1000000000\",\"realtime_ns\":\"1763616000000000001\",\"coverage\":0."
 		"666666},"
 		"\"stage_us\":{\"total\":3000000.001,\"open\":1.500,\"close\":0.007},"
 		"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\",\"inftrace\":1}\n");
