@@ -474,10 +474,34 @@ static uint32_t gil_taker(struct walk *k, struct run r)
 	return 0;
 }
 
+/*
+ * Who had a Python interpreter's lock when the thread, which ran from ran_ns on, had waited for it in vain: who is waiting for the
+ * lock to be taken when it takes it. The thread had no CPU when the lock was let go, so nobody woke it then. 0: not known.
+ */
+static uint32_t gil_giver(struct walk *k, uint64_t ran_ns)
+{
+	struct wait_walker *w = k->w;
+	struct run r;
+
+	for (unsigned int i = 0; i < w->log.cpus; i++) {
+		wakes_seek(w, i, ran_ns);
+		for (uint64_t n = w->cpu[i].wakes.at; n < w->cpu[i].wakes.head; n++) {
+			const struct wake *wake = wake_of(w, i, n);
+
+			if (wake->ns > ran_ns + GIL_LOOK_NS)
+				break;
+			if (wake->waker_tid == k->on && !(wake->flags & (WAKE_F_IRQ | WAKE_F_MOVED)) &&
+				find_run(w, wake->tid, wake->ns, k->begin_ns, &r) && r.entry->state == ST_BLOCKED_GIL)
+				return wake->tid;
+		}
+	}
+	return 0;
+}
+
 /* The thread waited since the end of the run: goes on with the thread that woke it, or with what it did before. */
 static void walk_wait(struct walk *k, const struct run *r)
 {
-	uint64_t off_ns = r->end_ns, wake_ns;
+	uint64_t off_ns = r->end_ns, ran_ns = k->at_ns, wake_ns;
 	const struct wake *wake = wake_after(k, r);
 	struct gap_segment s = segment_of(r, r->entry->state);
 	struct run by;
@@ -498,7 +522,7 @@ static void walk_wait(struct walk *k, const struct run *r)
 			memcpy(s.by, by.entry->comm, sizeof(s.by));
 		}
 	}
-	if (s.state == ST_BLOCKED_GIL && (k->gil || (k->gil = gil_taker(k, *r)))) {
+	if (s.state == ST_BLOCKED_GIL && (k->gil || (k->gil = gil_giver(k, ran_ns)) || (k->gil = gil_taker(k, *r)))) {
 		k->on = k->gil;
 		k->gil = 0;
 		return;

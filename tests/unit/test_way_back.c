@@ -222,6 +222,21 @@ TEST_WITH(waits_for_gil, set_up, NULL)
 	runs(0, 10);
 	runs(1, 20);
 	waits_are(10, 50, 9500, &no_barrier, "20 cpu 3850, 20 cpu 5000, 20* cpu 30", 8880);
+	/* 20 let it go while 10 had no CPU, and waits until 10, when that has one, has taken it */
+	set_up(NULL);
+	ran(0, 10, 100, ST_BLOCKED_GIL);
+	ran(1, 20, 6000, ST_BLOCKED_GIL);
+	woke(0, 5100, 0, 10)->flags = WAKE_F_IRQ;
+	ran(0, 99, 8000, ST_RUNNABLE);
+	woke(0, 8005, 10, 77);
+	woke(0, 8010, 10, 20);
+	ran(1, 0, 8020, ST_RUNNABLE);
+	runs(0, 10);
+	runs(1, 20);
+	waits_are(10, 50, 9000, &no_barrier, "10 runnable <99 2900, 20 cpu 5000", 7900);
+	/* 20 waited for something else */
+	rans[1 << SHIFT].state = ST_BLOCKED_FUTEX;
+	waits_are(10, 50, 9000, &no_barrier, "10 runnable <99 2900, 10 blocked_gil 5000", 7900);
 }
 
 static void collected(uint32_t tid, uint64_t start_ns, uint64_t end_ns)
