@@ -8,9 +8,11 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,28 +54,45 @@ static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers
 	return count;
 }
 
-/* Whether the program was started with more rights than its user has. */
-static bool process_is_setuid(pid_t pid)
+#define AUXV_MAX 64
+
+static size_t auxv_read(pid_t pid, Elf64_auxv_t ret[AUXV_MAX])
 {
-	unsigned long uids[3], gids[3];
-	Elf64_auxv_t a[64];
 	char path[64];
 	ssize_t n = -1;
 	int fd;
 
-	if (status_numbers(pid, "Uid:", uids, 3) == 3 && status_numbers(pid, "Gid:", gids, 3) == 3 &&
-		(uids[0] != uids[1] || uids[0] != uids[2] || gids[0] != gids[1] || gids[0] != gids[2]))
-		return true;
 	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
-		n = read(fd, a, sizeof(a));
+		n = read(fd, ret, AUXV_MAX * sizeof(*ret));
 		close(fd);
 	}
-	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*a); i++)
-		if (a[i].a_type == AT_SECURE && a[i].a_un.a_val)
-			return true;
-	return false;
+	return n > 0 ? (size_t)n / sizeof(*ret) : 0;
+}
+
+/* 0: there is none. */
+static uint64_t auxv_value(const Elf64_auxv_t *a, size_t n, uint64_t type)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (a[i].a_type == type)
+			return a[i].a_un.a_val;
+	}
+	return 0;
+}
+
+/* Whether the program was started with more rights than its user has. */
+static bool process_is_setuid(pid_t pid)
+{
+	unsigned long uids[3], gids[3];
+	Elf64_auxv_t a[AUXV_MAX];
+	size_t n;
+
+	if (status_numbers(pid, "Uid:", uids, 3) == 3 && status_numbers(pid, "Gid:", gids, 3) == 3 &&
+		(uids[0] != uids[1] || uids[0] != uids[2] || gids[0] != gids[1] || gids[0] != gids[2]))
+		return true;
+	n = auxv_read(pid, a);
+	return auxv_value(a, n, AT_SECURE);
 }
 
 static bool same_file(const char *a, const char *b)
@@ -205,6 +224,37 @@ static int search_find_functions(const struct mapped_file *m, void *arg)
 	if (memcmp(&before, p, sizeof(before)))
 		keep_file(s, m);
 	return 0;
+}
+
+static size_t target_read(pid_t pid, uint64_t at, void *ret, size_t size)
+{
+	struct iovec local = { ret, size }, remote = { (void *)(uintptr_t)at, size };
+	ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* Finds what the dynamic linker tells debuggers, whose address it writes into the program's dynamic section (DT_DEBUG). Some programs have no such place. */
+static void search_find_link_state(struct inject_search *s)
+{
+	Elf64_auxv_t a[AUXV_MAX];
+	size_t n = auxv_read(s->pid, a);
+	uint64_t at = auxv_value(a, n, AT_PHDR), base = 0, dynamic = 0;
+	Elf64_Phdr p[32];
+	Elf64_Dyn d[128];
+
+	n = auxv_value(a, n, AT_PHENT) == sizeof(*p) ? target_read(s->pid, at, p, sizeof(p)) / sizeof(*p) : 0;
+	for (size_t i = 0; i < n && i < auxv_value(a, AUXV_MAX, AT_PHNUM); i++) {
+		if (p[i].p_type == PT_PHDR)
+			base = at - p[i].p_vaddr;
+		if (p[i].p_type == PT_DYNAMIC)
+			dynamic = p[i].p_vaddr;
+	}
+	n = dynamic ? target_read(s->pid, base + dynamic, d, sizeof(d)) / sizeof(*d) : 0;
+	for (size_t i = 0; i < n && d[i].d_tag != DT_NULL; i++) {
+		if (d[i].d_tag == DT_DEBUG && d[i].d_un.d_ptr)
+			s->found.link_state = d[i].d_un.d_ptr + offsetof(struct r_debug, r_state);
+	}
 }
 
 /*
@@ -421,6 +471,7 @@ static int inject_agent(struct inspector *inspector, pid_t pid, const struct inj
 	err = check_process(&s, ret_why, size);
 	if (err)
 		return err;
+	search_find_link_state(&s);
 	err = process_each_mapped(pid, search_find_functions, &s);
 	if (err < 0)
 		return inject_refuse(ret_why, size, err, "its memory cannot be looked at: %s", strerror(-err));

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -282,7 +283,11 @@ static int check_filters(pid_t tid, bool in_memory, bool same_filters, char *ret
 
 /* ---- threads that wait ---- */
 
-/* In these system calls a thread holds no lock of its libraries, such as malloc's. */
+/*
+ * In these system calls a thread holds no lock of its libraries, such as malloc's, unless it waits for another one: fork() takes one of malloc's
+ * after the other, and dlopen() calls malloc(). glibc waits for a lock with the value 2; its condition variables, semaphores and joins have other
+ * operations.
+ */
 static bool syscall_is_wait(long number)
 {
 	static const int calls[] = {
@@ -297,6 +302,11 @@ static bool syscall_is_wait(long number)
 		if (number == calls[i])
 			return true;
 	return false;
+}
+
+static bool syscall_is_lock(long number, const unsigned long long *args)
+{
+	return number == SYS_futex && ((int)args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && (uint32_t)args[2] == 2;
 }
 
 /* Returns how often the thread has begun to wait for anything. */
@@ -325,7 +335,8 @@ static bool seems_to_wait(pid_t tid, struct inject_seen *ret_seen)
 			&ret_seen->sp, &ret_seen->pc);
 		fclose(f);
 	}
-	return n == 9 && syscall_is_wait(ret_seen->call) && wait_count(tid) == ret_seen->waits_since;
+	return n == 9 && syscall_is_wait(ret_seen->call) && !syscall_is_lock(ret_seen->call, ret_seen->args) &&
+	       wait_count(tid) == ret_seen->waits_since;
 }
 
 struct inject_look {
@@ -648,13 +659,24 @@ static int call_read_state(struct inject_call *c)
 	return err;
 }
 
+/* Whether libraries are being loaded or unloaded, perhaps by the thread itself, which reads a file for it. A call of dlopen() in between would end
+ * the process: glibc, dl_open_worker_begin(). */
+static bool is_loading(const struct inject_call *c)
+{
+	uint64_t word = 0;
+
+	if (c->places->link_state)
+		target_read_memory(c->tid, c->places->link_state, &word, 1);
+	return (int)word != RT_CONSISTENT;
+}
+
 /* For a stopped thread. */
 static int check_and_call(struct inject_call *c, inject_valid_fn *valid, void *arg, struct inject_work *work, char *ret_why, size_t size)
 {
 	int err = call_read_state(c);
 
 	/* mapping_has_stack() has not checked another stack pointer */
-	if (err == -EAGAIN || err == -ESRCH || (!err && inject_state_sp(&c->before) != c->seen.sp))
+	if (err == -EAGAIN || err == -ESRCH || (!err && (inject_state_sp(&c->before) != c->seen.sp || (work->library && is_loading(c)))))
 		return -EAGAIN;
 	if (err)
 		return inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));

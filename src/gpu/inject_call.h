@@ -14,6 +14,7 @@
 /* Addresses in the target. */
 struct inject_places {
 	uint64_t errno_location, dlopen, dlsym;
+	uint64_t link_state; /* of struct r_debug; 0: not known */
 	uint64_t code; /* INJECT_CODE_MAX bytes for code: executable and unused */
 };
 
