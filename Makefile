@@ -108,7 +108,7 @@ $(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent
 		-o $@ -ldl -lpthread
 
 # Likewise; without vector registers, in which the functions that it hooks have arguments and results
-HOOK_LDFLAGS := -shared -Wl,-soname,inftrace-hook.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs
+HOOK_LDFLAGS := -shared -Wl,-soname,inftrace-hook.so.2 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs
 $(O)/inftrace-hook.so: $(wildcard src/hook/agent/*.c) $(GUEST) $(wildcard src/hook/*.h src/hook/agent/*.h src/agent/guest/*.h src/gpu/hand_over.h src/hook_slot.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,AGENT,$@)

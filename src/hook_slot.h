@@ -39,8 +39,9 @@ struct hook_slot {
 	u32 asks;      /* times that it still tells the programs of itself in this step. They set it to 0 once it works on the step */
 	/* the programs write these */
 	u32 tid;  /* of the thread, once it has told them of its slot; 0: it has not */
+	u32 work; /* number + 1 of the step on which it works; 0: none */
 	u64 away; /* by how much the thread's own clock is behind */
-	u64 line[2];
+	u64 begun; /* the thread writes it: operators so far */
 };
 
 /* In place of the first slot. */

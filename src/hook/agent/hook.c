@@ -18,11 +18,13 @@
 #include <sys/mman.h>
 
 #include "hook/agent/slot.h"
+#include "hook/ring.h"
 
 #define HOOKS_MAX 64           /* functions, by address */
 #define KEYS_READY 32          /* glibc calls malloc() for a thread's first value of a later key, which a signal handler must not */
 #define RECENT_NS 10000000     /* a slot is not taken again before that, if there are others */
-#define ASKS 2 /* at its second meeting in a step, the thread whose step it is has been at the first one */
+/* At its second meeting in a step, the thread whose step it is has been at the first one. The first call may begin an operator. */
+#define ASKS 2
 
 /* A program is on it, on an instruction that the kernel need not single-step. */
 void inftrace_hook_joins(uint32_t slot, uint64_t key);
@@ -41,8 +43,13 @@ static struct hook_slot *slots;
 static uint32_t generation; /* of the array; 0: there has been none */
 static pthread_key_t own_key;
 
+/* Likewise: shared with inftrace, or not. NULL: calls have never been wanted one by one. */
+static struct hook_ring *rings;
+static bool rings_wanted;
+
 static __thread struct {
 	struct hook_slot *slot; /* NULL: none is free */
+	struct hook_ring *ring; /* NULL: it writes no calls */
 	uint32_t generation;    /* to which it belongs */
 } own __attribute__((tls_model("initial-exec")));
 
@@ -80,7 +87,11 @@ static bool own_try(struct hook_slot *s, uint64_t before_ns)
 	s->held_ns = 0;
 	s->step = UINT64_MAX;
 	s->calls &= ~UINT64_C(1);
+	s->work = 0;
 	own.slot = s;
+	own.ring = rings_wanted ? &rings[s - slots] : NULL;
+	if (own.ring)
+		own.ring->op.start = 0;
 	pthread_setspecific(own_key, s);
 	return true;
 }
@@ -97,6 +108,7 @@ static __attribute__((noinline, cold)) void own_take(void)
 			 : "=m"(registers));
 	own.generation = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	own.slot = NULL;
+	own.ring = NULL;
 	while (i <= HOOK_SLOTS && !own_try(&slots[i], before_ns))
 		i++;
 	for (i = own.slot ? i : 1; i <= HOOK_SLOTS && !own.slot && !own_try(&slots[i], UINT64_MAX);)
@@ -111,6 +123,30 @@ static __attribute__((noinline, cold)) void own_take(void)
 			 : "m"(registers));
 }
 
+/* ---- calls one by one ---- */
+
+static inline __attribute__((always_inline)) void ring_put(struct hook_ring *r, const struct hook_entry *e)
+{
+	uint64_t n = r->n;
+
+	r->entries[n % HOOK_RING] = *e;
+	__atomic_store_n(&r->n, n + 1, __ATOMIC_RELEASE);
+}
+
+/* The operator that began last is over, with the last barrier to which the thread came since; if it came to none, at `now`. */
+static void op_over(struct hook_ring *r, uint64_t now)
+{
+	if (!r->op.start)
+		return;
+	if (!r->op.dur && now > r->op.start)
+		r->op.dur = now - r->op.start;
+	if (r->op.dur)
+		ring_put(r, &r->op);
+	__atomic_store_n(&r->op.start, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- slots ---- */
+
 /* The thread ends. What it has in its slot is accounted before another thread may take that. */
 static void own_free(void *slot)
 {
@@ -118,8 +154,11 @@ static void own_free(void *slot)
 
 	if (s != own.slot || own.generation != __atomic_load_n(&generation, __ATOMIC_ACQUIRE))
 		return;
+	if (own.ring)
+		op_over(own.ring, now_ns());
 	inftrace_hook_joins(0, 0);
 	own.slot = NULL;
+	own.ring = NULL;
 	__atomic_store_n(&s->taken, 0, __ATOMIC_RELEASE);
 }
 
@@ -160,7 +199,7 @@ static __attribute__((noinline, cold)) void own_join(struct hook_slot *s, uint64
 		SLOT_SET(s->key, key);
 	}
 	if (s->step != steps)
-		s->asks = ASKS;
+		s->asks = ASKS + (own.ring != NULL);
 	s->step = steps;
 	s->asks -= s->asks > 0;
 	inftrace_hook_joins((uint32_t)(s - slots), key);
@@ -188,7 +227,7 @@ static __attribute__((noinline)) void own_held(struct hook_slot *s, uint64_t ns)
 }
 
 /* Returns the slot; NULL: the call is not counted. */
-static inline struct hook_slot *hook_enter(uint64_t key, uint64_t *ret_calls)
+static inline struct hook_slot *hook_enter(uint64_t key, uint32_t function, uint64_t *ret_calls)
 {
 	struct hooks_head *h = head_of();
 	struct hook_slot *s;
@@ -204,12 +243,19 @@ static inline struct hook_slot *hook_enter(uint64_t key, uint64_t *ret_calls)
 		slot_drop(s);
 	if (__builtin_expect(s->step != __atomic_load_n(&h->steps, __ATOMIC_RELAXED) || s->key != key || s->asks, 0))
 		own_join(s, key);
+	if (own.ring)
+		own.ring->barrier = function;
 	slot_begin(s, now_ns);
 	*ret_calls = s->calls;
+	if (own.ring && own.ring->op.start) { /* the operator reaches here, at least */
+		own.ring->op.step = s->work;
+		own.ring->op.tid = s->tid;
+		__atomic_store_n(&own.ring->op.dur, s->began[s->met & 1] - own.ring->op.start, __ATOMIC_RELEASE);
+	}
 	return s;
 }
 
-static inline void hook_leave(struct hook_slot *s, uint64_t calls)
+static inline void hook_leave(struct hook_slot *s, uint64_t calls, uint32_t function)
 {
 	uint64_t ns;
 
@@ -218,6 +264,8 @@ static inline void hook_leave(struct hook_slot *s, uint64_t calls)
 	ns = slot_end(s, now_ns);
 	if (__builtin_expect(ns > s->held_ns, 0))
 		own_held(s, ns);
+	if (own.ring)
+		ring_put(own.ring, &(struct hook_entry){ s->began[s->met & 1], ns, function, 0, s->work, s->tid });
 }
 
 /* ---- the hooks: one for each function ---- */
@@ -231,15 +279,70 @@ typedef struct result function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
 static function *originals[HOOKS_MAX]; /* never change once their hooks are in use */
 static int n_hooked;
 
+/* Of the order. */
+static struct {
+	uint8_t function, is_op, arg, size;
+	int32_t offset;
+} roles[HOOKS_MAX];
+
+/* The value of an operator's argument. The preset says that the function reads there itself. */
+static inline uint32_t op_value(uint32_t i, uint64_t arg)
+{
+	const char *at = (const char *)arg + roles[i].offset;
+
+	if (!arg)
+		return 0;
+	return roles[i].size == 4   ? *(const uint32_t *)at
+	       : roles[i].size == 2 ? *(const uint16_t *)at
+	       : roles[i].size      ? *(const uint8_t *)at
+				    : 0;
+}
+
+/* An operator begins. */
+static void op_enter(uint32_t i, uint64_t arg)
+{
+	struct hooks_head *h = head_of();
+	struct hook_ring *r;
+	struct hook_slot *s;
+	uint64_t now;
+
+	if (__builtin_expect(__atomic_load_n(&h->off, __ATOMIC_RELAXED), 0))
+		return;
+	if (__builtin_expect(own.generation != __atomic_load_n(&generation, __ATOMIC_RELAXED), 0))
+		own_take();
+	s = own.slot;
+	r = own.ring;
+	if (!r)
+		return;
+	if (__builtin_expect(s->step != __atomic_load_n(&h->steps, __ATOMIC_RELAXED), 0))
+		own_join(s, s->key);
+	s->begun++;
+	now = now_ns();
+	op_over(r, now);
+	r->op.dur = 0;
+	r->op.function = roles[i].function;
+	r->op.value = op_value(i, arg);
+	r->op.step = s->work;
+	r->op.tid = s->tid;
+	__atomic_store_n(&r->op.start, now, __ATOMIC_RELEASE);
+}
+
 static inline __attribute__((always_inline)) struct result hook_call(uint32_t i, uint64_t a, uint64_t b, uint64_t c,
 	uint64_t d, uint64_t e, uint64_t f)
 {
+	const uint64_t args[] = { a, b, c, d, e, f };
+	struct hook_slot *s;
+	struct result r;
 	uint64_t calls;
-	struct hook_slot *s = hook_enter(a, &calls);
-	struct result r = originals[i](a, b, c, d, e, f);
 
+	if (roles[i].is_op) {
+		op_enter(i, args[roles[i].arg]);
+		return originals[i](a, b, c, d, e, f);
+	}
+	s = hook_enter(a, roles[i].function, &calls);
+	r = originals[i](a, b, c, d, e, f);
 	if (s)
-		hook_leave(s, calls);
+		hook_leave(s, calls, roles[i].function);
 	return r;
 }
 
@@ -255,16 +358,22 @@ static inline __attribute__((always_inline)) struct result hook_call(uint32_t i,
 ALL(HOOK)
 static function *const hooks[HOOKS_MAX] = { ALL(ADDRESS) };
 
-int hook_of(void *original)
+int hook_of(void *original, const struct hook_order *o, uint32_t f)
 {
-	for (int i = 0; i < n_hooked; i++) {
-		if ((void *)originals[i] == original)
-			return i;
-	}
-	if (n_hooked == HOOKS_MAX)
+	int i = 0;
+
+	while (i < n_hooked && (void *)originals[i] != original)
+		i++;
+	if (i == HOOKS_MAX)
 		return -ENOSPC;
-	originals[n_hooked] = (function *)original;
-	return n_hooked++;
+	originals[i] = (function *)original;
+	roles[i].function = (uint8_t)f;
+	roles[i].arg = o->functions[f].arg;
+	roles[i].size = o->functions[f].size;
+	roles[i].offset = o->functions[f].offset;
+	roles[i].is_op = o->functions[f].is_op;
+	n_hooked += i == n_hooked;
+	return i;
 }
 
 int hook_in(const void *value)
@@ -286,7 +395,7 @@ void *hook_original(int i)
 	return (void *)originals[i];
 }
 
-/* The mean of the fastest of some rounds. */
+/* The mean of the fastest of some rounds. The first ring is no thread's, as the first slot. */
 uint32_t hook_measure(void)
 {
 	uint64_t least = UINT64_MAX;
@@ -298,6 +407,8 @@ uint32_t hook_measure(void)
 		for (int k = 0; k < 100; k++) {
 			slot_begin(&s, now_ns);
 			slot_end(&s, now_ns);
+			if (rings_wanted)
+				ring_put(rings, &(struct hook_entry){ s.began[0], s.began[1], 0, 0, 0, 0 });
 		}
 		ns = now_ns() - from;
 		least = ns < least ? ns : least;
@@ -305,8 +416,9 @@ uint32_t hook_measure(void)
 	return (uint32_t)(least / 100);
 }
 
-/* ---- the slots ---- */
+/* ---- the memory ---- */
 
+#define RINGS_BYTES (sizeof(struct hook_ring) * (1 + HOOK_SLOTS))
 #define SLOTS_BYTES (sizeof(struct hook_slot) * (1 + HOOK_SLOTS))
 
 /* What is mapped there is replaced as a whole. */
@@ -323,6 +435,22 @@ int slots_map(int fd)
 	if (fd < 0)
 		head_of()->off = 1;
 	__atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int rings_map(int fd)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *at;
+
+	if (fd < 0 && !rings)
+		return 0;
+	rings_wanted = false;
+	at = mmap(rings, RINGS_BYTES, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE | (rings ? MAP_FIXED : 0), fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	rings = at;
+	rings_wanted = fd >= 0;
 	return 0;
 }
 

@@ -7,8 +7,9 @@
 
 #include "hook/hand_over.h"
 
-/* The hook for a function, from 0 on; -ENOSPC: there are too many. It is never removed, since a thread may be within it. */
-int hook_of(void *original);
+/* The hook for a function, from 0 on, which is that of the order; -ENOSPC: there are too many. It is never removed, since a thread may be
+ * within it. */
+int hook_of(void *original, const struct hook_order *o, uint32_t function);
 
 /* The hook whose address this is; -1: none. */
 int hook_in(const void *value);
@@ -28,5 +29,9 @@ int slots_map(int fd);
 
 /* From now on hooks only pass calls on. */
 void slots_turn_off(void);
+
+/* Has threads that come by write each call into the rings behind this descriptor; -1: into none. Before hooks are placed, or after they
+ * have been removed: some threads may still be within them. Returns 0 or a negative errno. */
+int rings_map(int fd);
 
 #endif

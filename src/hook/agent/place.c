@@ -290,7 +290,7 @@ static void walk_slot(const struct walk *w, const struct object *o, void **slot,
 	found->slots++;
 	if (i >= 0)
 		return;
-	i = original ? hook_of(original) : -ENOENT;
+	i = original ? hook_of(original, &order, name) : -ENOENT;
 	if (i < 0 || slot_store(o, slot, hook_address(i)))
 		found->failed++;
 }
@@ -409,6 +409,7 @@ static void after_fork(void)
 {
 	pthread_mutex_init(&walks, NULL);
 	slots_map(-1);
+	rings_map(-1);
 	connection_close(&connection);
 	running = false;
 	next_name[0] = '\0';
@@ -435,12 +436,25 @@ static int serve_begin(const char *name)
 /* By recvmsg(): of all calls to receive, the one that has been checked against the process's filters. */
 static bool order_receive(void)
 {
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control;
 	struct iovec iov = { &order, sizeof(order) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-	bool valid = recvmsg(connection.fd, &m, MSG_DONTWAIT) == sizeof(order) && order.n <= HOOK_FUNCTIONS;
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	bool valid = recvmsg(connection.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == sizeof(order) && order.n <= HOOK_FUNCTIONS;
+	struct cmsghdr *c = valid ? CMSG_FIRSTHDR(&m) : NULL;
+	int fd;
 
-	for (uint32_t i = 0; valid && i < order.n; i++)
+	for (uint32_t i = 0; valid && i < order.n; i++) {
 		order.functions[i].name[HOOK_NAME_MAX - 1] = order.functions[i].library[HOOK_NAME_MAX - 1] = '\0';
+		valid = order.functions[i].arg < HOOK_ARGS;
+	}
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int))) {
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+		valid = !rings_map(fd) && valid;
+		close(fd);
+	}
 	return valid;
 }
 
@@ -474,6 +488,7 @@ static void serve(void)
 	walk(PASS_REMOVE, NULL, NULL);
 	order.n = 0;
 	slots_map(-1);
+	rings_map(-1);
 	connection_close(&connection);
 }
 
