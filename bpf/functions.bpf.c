@@ -500,7 +500,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct task_struct *
 		p->hit = 1;
 	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx)))
 		return;
-	if (p->flags & PROBE_F_GROUP && hook_sees(t))
+	if (p->hooked && hook_sees(t))
 		return;
 	changes = shed_changes(p);
 	if (changes & 1)
@@ -1035,6 +1035,16 @@ int barrier_arrival(struct pt_regs *ctx)
 	return 0;
 }
 
+/* The thread has hooks now, and comes to a barrier, or to another operator, which probes will not see: ends the one that they saw. */
+static __always_inline void op_hand_over(struct thread *t, struct who w, u64 now)
+{
+	u32 id = t->op.probe - 1;
+	const struct probe *p = t->op.probe ? bpf_map_lookup_elem(&probes, &id) : NULL;
+
+	if (p && p->hooked)
+		op_flush(t, NULL, w, now, 0);
+}
+
 /* The agent calls this function in a thread's first call in each step that has a hook, with its slot and what the threads have in common;
  * and as the thread ends, with 0. */
 SEC("uprobe")
@@ -1043,6 +1053,7 @@ int hook_joins(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct who w = { .tgid = task->tgid, .tid = task->pid };
 	struct thread *t = thread_of(task);
+	bool taken;
 	u64 key, now;
 	u32 slot;
 
@@ -1052,19 +1063,22 @@ int hook_joins(struct pt_regs *ctx)
 	t->timed_ns = hit_begin(t, HIT_ENTRY);
 	slot = PT_REGS_PARM1(ctx);
 	key = PT_REGS_PARM2(ctx);
-	if (slot)
-		hook_take_slot(t, w.tgid, w.tid, slot);
+	taken = slot && hook_take_slot(t, w.tgid, w.tid, slot);
 	if (enabled) {
 		change_begin(t);
 		fault_missed(t);
 		now = thread_account(t);
 		fault_left(t);
 		wait_finish(t, w, now, 0);
+		if (taken)
+			op_hand_over(t, w, now);
 		if (slot && key) {
 			group_change(t, w, key, now);
 			if (group_visit(t, (u64)w.tgid << 32 | w.tid, key))
 				hook_joined(t);
 		}
+		if (slot)
+			hook_works(t, thread_step(t));
 		change_end(t);
 	}
 	if (!slot)

@@ -89,7 +89,7 @@ static __always_inline bool hook_sees(const struct thread *t)
 /* Counts calls as hits, by which the overhead is known. */
 static __always_inline void hook_count(struct thread *t, const struct hook_slot *s)
 {
-	u32 calls = READ_ONCE(s->calls) >> 1, n = calls - t->hooked.calls;
+	u32 calls = (READ_ONCE(s->calls) >> 1) + READ_ONCE(s->begun), n = calls - t->hooked.calls;
 
 	if (!n)
 		return;
@@ -197,23 +197,33 @@ static __always_inline void hook_look_into(const struct thread *t, u64 *ns, u32 
 	ns[ST_BARRIER] += part;
 }
 
-/* The running thread has told of its slot. */
-static __always_inline void hook_take_slot(struct thread *t, u32 tgid, u32 tid, u32 slot)
+/* The running thread has told of its slot. Returns whether it is a new one. */
+static __always_inline bool hook_take_slot(struct thread *t, u32 tgid, u32 tid, u32 slot)
 {
 	u32 *map = bpf_map_lookup_elem(&hook_processes, &tgid);
 	struct hook_slot *s = map && slot ? hook_slot_at(*map, slot) : NULL;
 	struct hook_read r;
 
 	if (!s || (t->hooked.map == *map && t->hooked.slot == slot && s->tid == tid))
-		return;
+		return 0;
 	s->tid = tid;
 	t->hooked.tid = tid;
 	t->hooked.slot = slot;
 	t->hooked.owed = 0;
-	t->hooked.calls = s->calls >> 1;
+	t->hooked.calls = (s->calls >> 1) + s->begun;
 	slot_read(s, &r);
 	t->hooked.seen = r.total;
 	WRITE_ONCE(t->hooked.map, *map);
+	return 1;
+}
+
+/* The thread works on this step, number + 1; 0: on none. */
+static __always_inline void hook_works(const struct thread *t, u32 step)
+{
+	struct hook_slot *s = t->hooked.map ? hook_slot_of(&t->hooked) : NULL;
+
+	if (s)
+		s->work = step;
 }
 
 /* The thread works on a step, and need not tell of itself again in this one. */
@@ -239,8 +249,10 @@ static __always_inline void hook_step_begins(struct thread *t, u32 tgid)
 	u32 *map = bpf_map_lookup_elem(&hook_processes, &tgid);
 	struct hook_slot *s = map ? hook_slot_at(*map, 0) : NULL;
 
-	if (own)
+	if (own) {
 		own->held_ns = 0;
+		own->work = t->step.number + 1;
+	}
 	if (s)
 		__sync_fetch_and_add(&((struct hooks_head *)s)->steps, 1);
 }
@@ -254,6 +266,7 @@ static __always_inline void hook_step_ends(struct thread *t)
 
 	if (!s)
 		return;
+	s->work = 0;
 	since = READ_ONCE(s->held_since) - step->h.start_ns;
 	ns = READ_ONCE(s->held_ns);
 	if (ns <= step->held_ns || since > step->h.dur_ns || ns > step->h.dur_ns - since)

@@ -355,7 +355,8 @@ struct probe {
 	u16 engine;   /* 1 + the engine's number, if a step or a sign that the engine is at work: struct engine_steps; else 0 */
 	u8 stand_in;  /* a step only where no other step of its engine is called */
 	u8 values;    /* its values are those of struct python_values */
-	u8 pad[6];
+	u8 hooked;    /* hooks see it in threads that have a slot: hook_slot.h */
+	u8 pad[5];
 	s64 when_than;
 	struct fetch group; /* a value that all threads of a group share, and no other group has */
 	struct fetch fetch[FUNC_VALS_MAX];

@@ -201,7 +201,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	struct probe_spec *spec = &pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie;
 	enum shed_part part = config->sheds ? probe_spec_part(spec) : SHED_PARTS;
-	enum link_when when = spec_link_when(config, spec, config->hooks && probe_spec_may_hook(spec) ? SHED_BARRIERS : part);
+	enum link_when when = spec_link_when(config, spec, spec->ordered ? SHED_BARRIERS : part);
 	struct file_sites *to = &c->sites[when];
 	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival && !spec->exits && !spec->is_python;
 	struct probe probe;
@@ -228,6 +228,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		log_warn("%s: this build has no %s; left out", spec->symbol, spec->when.name);
 		return 0;
 	}
+	probe.hooked = spec->ordered;
 	if (part < SHED_PROBES) {
 		probe.shed = (uint8_t)(1 + part);
 		c->parts |= 1u << part;

@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
 		1 },
 	{ "cupti", CMD_TEXT(struct record_options, cupti), "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ "hooks", CMD_TRUE(struct record_options, hooks), NULL, 0,
-		"of --profile: time at barriers is taken by a library in the processes, at a tenth of the cost of a probe; a COMMAND loads it at its start, "
+		"barriers, and the operators of a trace, are seen by a library in the processes, at a tenth of the cost of a probe; a COMMAND loads it at its start, "
 		"and ptrace brings it into those of -p, which changes them",
 		1 },
 	{ "metrics", CMD_TEXT(struct record_options, metrics), "URL", 0,

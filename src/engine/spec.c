@@ -548,10 +548,20 @@ static bool spec_matches_path(const struct probe_spec *s, const char *path)
 	return !fnmatch(s->library, base, 0);
 }
 
+/* Whether it has no value, or one that is a number to which an argument points. */
+static bool spec_has_simple_value(const struct probe_spec *s)
+{
+	const struct fetch *f = &s->fetch[0];
+
+	return !probe_spec_values(s) || (probe_spec_values(s) == 1 && f->reg <= REG_ARG6 && f->derefs == 1 && f->size <= 4 && !f->flags && !f->index && !f->element);
+}
+
 bool probe_spec_may_hook(const struct probe_spec *s)
 {
 	if (!s->library || strchr(s->library, '/'))
 		return false;
+	if (s->role == ROLE_OP)
+		return s->flags == PROBE_F_BEGIN && !s->is_glob && !s->is_usdt && !s->nstrs && !s->when.op && !s->outermost && spec_has_simple_value(s);
 	return s->role == ROLE_BARRIER && s->flags & PROBE_F_GROUP && s->group.reg == REG_ARG1 && !s->group.derefs && !s->group.index && !s->is_glob;
 }
 

@@ -132,7 +132,8 @@ struct probe_spec {
 	struct probe_arg args[FUNC_VALS_MAX];
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
-	bool hooked;        /* seen by hooks in the processes, so it gets no probes */
+	bool ordered;       /* hooks see it in processes that have some */
+	bool hooked;        /* which all have, so it gets no probes */
 	bool outermost; /* calls within another call of the same role do not count */
 	bool stand_in; /* a step only where no other step of its engine is called */
 	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
@@ -214,7 +215,8 @@ int probe_table_add_option(struct probe_table *pt, const char *option);
 /* Whether a file of this name and path may have the function. */
 bool probe_spec_matches(const struct probe_spec *s, const char *path);
 
-/* Whether it is a barrier that a hook can see: whose threads have its first argument in common. */
+/* Whether it is a barrier that a hook can see, whose threads have its first argument in common; or begins an operator, of which a hook can
+ * read the value, if it has one. */
 bool probe_spec_may_hook(const struct probe_spec *s);
 
 /* Whether its calls are steps, or states of a thread, or counted in steps. */

@@ -2,6 +2,7 @@
 #include "record/hooks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -16,6 +17,8 @@
 #include "agent/listener.h"
 #include "gpu/inject.h"
 #include "hook/hand_over.h"
+#include "hook/ring.h"
+#include "sink/sink.h"
 #include "target/process.h"
 #include "util/alloc.h"
 #include "util/clock.h"
@@ -23,6 +26,7 @@
 #include "util/passing.h"
 
 #define SLOTS_BYTES (sizeof(struct hook_slot) * (1 + HOOK_SLOTS))
+#define RINGS_BYTES (sizeof(struct hook_ring) * (1 + HOOK_SLOTS))
 #define LOAD_NS (12 * NSEC_PER_SEC) /* for the injection, which has its own limits, and the connection */
 #define PLACE_MS 5000               /* for the agent to place its hooks */
 #define PAUSE_MS 1
@@ -43,6 +47,10 @@ struct hooked_process {
 	int fd;                  /* of the connection; 0: there is no process here */
 	int map_fd;              /* the slots */
 	struct hook_slot *slots; /* NULL: not handed over */
+	int rings_fd;            /* 0: calls are not wanted */
+	struct hook_ring *rings; /* as many as slots; of its file there is only what is in use. NULL: likewise */
+	uint64_t *taken;         /* from each ring, so far */
+	uint64_t latest_ns;      /* what is known of it last */
 	bool covered;            /* all its calls are seen */
 	bool worked;             /* and it has made a step since */
 	bool told;               /* its threads tell of themselves again, now that they are recorded */
@@ -56,13 +64,18 @@ struct hooks {
 	char library[PATH_MAX];
 	char *environment[3]; /* what a COMMAND needs; ends with NULL */
 	bool off;             /* the clock is of another kind */
+	void (*take)(const struct rec_hdr *h, size_t size, void *arg); /* NULL: calls are not wanted one by one */
+	void *arg;
+	const struct window_totals *window; /* NULL: none is open */
 	struct hook_order order;
+	uint32_t specs[HOOK_FUNCTIONS]; /* of which probe they are */
 	struct hooked_process processes[HOOK_PROCESSES];
 	bool instead;  /* of probes, which no process has for barriers */
 	bool detached; /* the probes that processes have are off */
 	bool mixed;    /* a process without hooks has made steps: the probes stay */
 	bool said_unseen;
-	uint64_t calls, ns, full; /* of processes that have ended; ns: on the CPU */
+	uint64_t calls, begun, ns, full; /* of processes that have ended; ns: on the CPU; begun: operators */
+	uint64_t lost;
 	bool placed; /* in any process */
 	struct pair first; /* the rate is of the time since then */
 	uint64_t mult;
@@ -140,6 +153,159 @@ static bool clock_is_counter(char source[64])
 	return false;
 }
 
+/* ---- calls ---- */
+
+/* What the process says: of its own threads, at most. */
+static void entry_pass(const struct hooks *h, struct hooked_process *p, const struct hook_entry *e, uint64_t end_ns, uint8_t flags)
+{
+	uint64_t until_ns = h->window->close_ns ? h->window->close_ns : UINT64_MAX;
+	const struct probe_spec *s;
+	struct rec_function r;
+
+	if (end_ns > p->latest_ns)
+		p->latest_ns = end_ns;
+	if (e->function >= h->order.n || !e->tid || e->start < h->window->open_ns || e->start >= until_ns || end_ns < e->start)
+		return;
+	s = &h->c->probes.specs[h->specs[e->function]];
+	if (end_ns > until_ns) {
+		end_ns = until_ns;
+		flags |= REC_F_OPEN_END;
+	}
+	r.h = (struct rec_hdr){
+		.start_ns = e->start,
+		.dur_ns = end_ns - e->start,
+		.tgid = (uint32_t)p->pid,
+		.tid = e->tid,
+		.kind = REC_FUNCTION,
+		.flags = flags,
+		.id = h->specs[e->function],
+	};
+	r.off_cpu_ns = 0;
+	r.step = e->step;
+	r.vals[0] = e->value;
+	h->take(&r.h, REC_FUNCTION_SIZE(probe_spec_values(s)), h->arg);
+}
+
+/* Takes what has been added to a ring. Returns how much was lost. */
+static uint64_t ring_drain(const struct hooks *h, struct hooked_process *p, uint32_t slot)
+{
+	const struct hook_ring *ring = &p->rings[slot];
+	uint64_t n = __atomic_load_n(&ring->n, __ATOMIC_ACQUIRE), at = p->taken[slot], lost = 0;
+	struct hook_entry e;
+
+	if (n < at) /* the process has changed it */
+		at = n;
+	if (n - at > HOOK_RING) {
+		lost = n - at - HOOK_RING;
+		at = n - HOOK_RING;
+	}
+	for (; at < n; at++) {
+		e = ring->entries[at % HOOK_RING];
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		/* its place is that of the entry that is being written */
+		if (__atomic_load_n(&ring->n, __ATOMIC_RELAXED) - at >= HOOK_RING)
+			lost++;
+		else
+			entry_pass(h, p, &e, e.start + e.dur, 0);
+	}
+	p->taken[slot] = n;
+	return lost;
+}
+
+/* What a thread had in flight when the window closed or, as far as it is known, its process ended. */
+static void slot_cut(const struct hooks *h, struct hooked_process *p, uint32_t slot)
+{
+	const struct hook_slot *s = &p->slots[slot];
+	struct hook_entry e = p->rings[slot].op;
+	uint64_t end_ns = h->window->close_ns ? h->window->close_ns : p->latest_ns;
+
+	if (e.start)
+		entry_pass(h, p, &e, e.dur ? e.start + e.dur : end_ns, e.dur ? 0 : REC_F_OPEN_END);
+	e = (struct hook_entry){ .start = s->began[s->met & 1], .function = p->rings[slot].barrier, .step = s->work, .tid = s->tid };
+	if (s->calls & 1 && s->taken)
+		entry_pass(h, p, &e, end_ns > e.start ? end_ns : e.start, REC_F_OPEN_END);
+}
+
+static void process_drain(struct hooks *h, struct hooked_process *p, bool over)
+{
+	uint32_t used = p->rings ? __atomic_load_n(&((const struct hooks_head *)p->slots)->used, __ATOMIC_RELAXED) : 0;
+
+	if (!h->window)
+		return;
+	used = used < HOOK_SLOTS ? used : HOOK_SLOTS;
+	for (uint32_t k = 1; k <= used; k++)
+		h->lost += ring_drain(h, p, k);
+	for (uint32_t k = 1; over && k <= used; k++)
+		slot_cut(h, p, k);
+}
+
+void hooks_drain(struct hooks *h, bool over)
+{
+	for (struct hooked_process *p = h->processes; p < h->processes + HOOK_PROCESSES; p++)
+		process_drain(h, p, over);
+}
+
+void hooks_window(struct hooks *h, const struct window_totals *window)
+{
+	h->window = window;
+}
+
+static struct hooked_process *process_find(const struct hooks *h, uint32_t pid)
+{
+	for (const struct hooked_process *p = h->processes; p < h->processes + HOOK_PROCESSES; p++) {
+		if (p->fd && (uint32_t)p->pid == pid)
+			return (struct hooked_process *)p;
+	}
+	return NULL;
+}
+
+/* The earliest instant within a time that is known. */
+struct earliest {
+	uint64_t from_ns, to_ns, ns;
+};
+
+static void earliest_look(struct earliest *e, uint64_t ns)
+{
+	if (ns > e->from_ns && ns < e->to_ns && (!e->ns || ns < e->ns))
+		e->ns = ns;
+}
+
+/* Of the calls in one ring, the latest ones first, which are in order but for operators. */
+static void ring_look(const struct hook_ring *ring, struct earliest *e)
+{
+	uint64_t n = __atomic_load_n(&ring->n, __ATOMIC_ACQUIRE);
+	unsigned int before = 0;
+
+	earliest_look(e, ring->op.start);
+	for (uint64_t i = 1; i < HOOK_RING && i <= n && before < 4; i++) {
+		const struct hook_entry *entry = &ring->entries[(n - i) % HOOK_RING];
+
+		earliest_look(e, entry->start);
+		earliest_look(e, entry->start + entry->dur);
+		before += entry->start + entry->dur < e->from_ns;
+	}
+}
+
+uint64_t hooks_ran_ns(const struct hooks *h, const struct rec_off_cpu *r)
+{
+	const struct hooked_process *p = process_find(h, r->h.tgid);
+	struct earliest e = { .from_ns = r->h.start_ns, .to_ns = r->h.start_ns + r->h.dur_ns };
+	uint32_t used = p && p->rings ? __atomic_load_n(&((const struct hooks_head *)p->slots)->used, __ATOMIC_RELAXED) : 0;
+
+	for (uint32_t k = 1; k <= used && k <= HOOK_SLOTS; k++) {
+		if (p->slots[k].tid != r->h.tid)
+			continue;
+		ring_look(&p->rings[k], &e);
+		earliest_look(&e, p->slots[k].began[p->slots[k].met & 1]);
+	}
+	return e.ns;
+}
+
+uint64_t hooks_lost(const struct hooks *h)
+{
+	return h->lost;
+}
+
 /* ---- one process ---- */
 
 /* While the recording begins, barriers get probes instead. */
@@ -157,21 +323,47 @@ static void count_process(const struct hooked_process *p, struct hooks *to)
 	to->full += p->slots ? head->full : 0;
 	for (uint32_t k = 1; k <= used; k++) {
 		to->calls += p->slots[k].calls / 2;
+		to->begun += p->slots[k].begun;
 		to->ns += p->slots[k].total[p->slots[k].calls >> 1 & 1];
 	}
 }
 
 static void process_free(struct hooks *h, struct hooked_process *p)
 {
+	process_drain(h, p, true);
 	count_process(p, h);
 	if (p->slots) {
 		session_hooks_remove(h->c->session, (uint32_t)p->pid, (uint32_t)(p - h->processes));
 		munmap(p->slots, SLOTS_BYTES);
 		close(p->map_fd);
 	}
+	if (p->rings)
+		munmap(p->rings, RINGS_BYTES);
+	if (p->rings_fd)
+		close(p->rings_fd);
+	free(p->taken);
 	if (p->fd)
 		close(p->fd); /* the agent removes the hooks */
 	*p = (struct hooked_process){ 0 };
+}
+
+/* Makes the rings, in memory that the process cannot make smaller. */
+static int rings_new(struct hooked_process *p)
+{
+	void *at;
+	int fd = memfd_create("inftrace-hooks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	p->rings_fd = fd;
+	if (ftruncate(fd, (off_t)RINGS_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	at = mmap(NULL, RINGS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	p->rings = at;
+	p->taken = xcalloc(1 + HOOK_SLOTS, sizeof(*p->taken));
+	return 0;
 }
 
 /* Takes over the connection of an agent: hands over slots, and has hooks placed. */
@@ -195,8 +387,10 @@ static int process_new(struct hooks *h, pid_t pid, int fd, struct hooked_process
 		clock_publish(h, (struct hooks_head *)p->slots, &now);
 		err = passing_send(fd, &w, sizeof(w), &p->map_fd, 1, MSG_DONTWAIT);
 	}
+	if (!err && h->take)
+		err = rings_new(p);
 	if (!err)
-		err = passing_send(fd, &h->order, sizeof(h->order), NULL, 0, MSG_DONTWAIT);
+		err = passing_send(fd, &h->order, sizeof(h->order), &p->rings_fd, p->rings != NULL, MSG_DONTWAIT);
 	if (err) {
 		process_free(h, p);
 		return err;
@@ -242,15 +436,6 @@ static int process_answer(struct hooks *h, struct hooked_process *p, char *ret_w
 	for (uint32_t i = 0; i < h->order.n; i++)
 		log_debug("--hooks: process %d: %s through %u slots, in %u libraries", p->pid, h->order.functions[i].name, a.found[i].slots, a.found[i].defined);
 	return 0;
-}
-
-static struct hooked_process *process_find(struct hooks *h, uint32_t pid)
-{
-	for (struct hooked_process *p = h->processes; p < h->processes + HOOK_PROCESSES; p++) {
-		if (p->fd && (uint32_t)p->pid == pid)
-			return p;
-	}
-	return NULL;
 }
 
 /* ---- processes of -p: the recording waits for them ---- */
@@ -347,41 +532,65 @@ static int process_hook(struct hooks *h, pid_t pid, char *ret_why, size_t size)
 
 /* ---- all of them ---- */
 
-static bool order_has(const struct hook_order *o, uint32_t k, const struct probe_spec *s)
+/* Several presets may have a function. */
+static bool order_has(const struct hook_order *o, const struct probe_spec *s)
 {
-	return !strcmp(o->functions[k].name, s->symbol) && !strcmp(o->functions[k].library, s->library);
+	for (uint32_t k = 0; k < o->n; k++) {
+		if (!strcmp(o->functions[k].name, s->symbol) && !strcmp(o->functions[k].library, s->library))
+			return true;
+	}
+	return false;
 }
 
-/* The functions at which threads meet, by their first argument. */
-static void order_fill(struct hook_order *o, const struct probe_table *pt)
+static void order_add(struct hooks *h, size_t spec)
 {
-	for (size_t i = 0; i < pt->n && o->n < HOOK_FUNCTIONS; i++) {
-		const struct probe_spec *s = &pt->specs[i];
-		bool known = false;
+	struct probe_spec *s = &h->c->probes.specs[spec];
+	struct hook_order *o = &h->order;
 
-		if (!probe_spec_may_hook(s) || strlen(s->symbol) >= HOOK_NAME_MAX || strlen(s->library) >= HOOK_NAME_MAX)
+	if (strlen(s->symbol) >= HOOK_NAME_MAX || strlen(s->library) >= HOOK_NAME_MAX || (o->n == HOOK_FUNCTIONS && !order_has(o, s)))
+		return;
+	s->ordered = true;
+	if (order_has(o, s))
+		return;
+	h->specs[o->n] = (uint32_t)spec;
+	strcpy(o->functions[o->n].name, s->symbol);
+	strcpy(o->functions[o->n].library, s->library);
+	o->functions[o->n].is_op = s->role == ROLE_OP;
+	if (s->role == ROLE_OP && probe_spec_values(s)) {
+		o->functions[o->n].arg = (uint8_t)(s->fetch[0].reg - REG_ARG1);
+		o->functions[o->n].size = s->fetch[0].size;
+		o->functions[o->n].offset = s->fetch[0].off[0];
+	}
+	o->n++;
+}
+
+/* The functions at which threads meet, by their first argument; and those that begin operators, which end there. */
+static void order_fill(struct hooks *h)
+{
+	const struct probe_table *pt = &h->c->probes;
+	bool ends = false;
+
+	for (size_t i = 0; i < pt->n; i++) {
+		if (pt->specs[i].role != ROLE_BARRIER || !probe_spec_may_hook(&pt->specs[i]))
 			continue;
-		for (uint32_t k = 0; k < o->n; k++)
-			known |= order_has(o, k, s);
-		if (known)
-			continue;
-		strcpy(o->functions[o->n].name, s->symbol);
-		strcpy(o->functions[o->n++].library, s->library);
+		order_add(h, i);
+		ends |= pt->specs[i].flags & PROBE_F_END;
+	}
+	for (size_t i = 0; ends && h->take && i < pt->n; i++) {
+		if (pt->specs[i].role == ROLE_OP && probe_spec_may_hook(&pt->specs[i]))
+			order_add(h, i);
 	}
 }
 
 /* No process has probes for what is ordered. */
 static void leave_out_probes(const struct hooks *h)
 {
-	for (size_t i = 0; i < h->c->probes.n; i++) {
-		struct probe_spec *s = &h->c->probes.specs[i];
-
-		for (uint32_t k = 0; k < h->order.n; k++)
-			s->hooked |= probe_spec_may_hook(s) && order_has(&h->order, k, s);
-	}
+	for (size_t i = 0; i < h->c->probes.n; i++)
+		h->c->probes.specs[i].hooked = h->c->probes.specs[i].ordered;
 }
 
-int hooks_new(struct capture *c, bool (*is_target)(uint32_t tgid, void *arg), void *arg, struct hooks **ret_hooks)
+int hooks_new(struct capture *c, bool (*is_target)(uint32_t tgid, void *arg), void (*take)(const struct rec_hdr *h, size_t size, void *arg),
+	void *arg, struct hooks **ret_hooks)
 {
 	static const struct gpu_hello hello = { .magic = HOOK_MAGIC, .version = HOOK_VERSION, .record_size = sizeof(struct hook_slot) };
 	const char *others = getenv(PRELOAD);
@@ -390,6 +599,8 @@ int hooks_new(struct capture *c, bool (*is_target)(uint32_t tgid, void *arg), vo
 	int err;
 
 	h->c = c;
+	h->take = take;
+	h->arg = arg;
 	h->off = !clock_is_counter(source);
 	if (h->off)
 		log_warn("--hooks: the kernel's clock here is not the CPUs' counter but %s; barriers have probes", *source ? source : "unknown");
@@ -421,7 +632,7 @@ int hooks_attach(struct hooks *h, const pid_t *pids, size_t n, int (*keep_up)(vo
 	char why[256];
 	int err;
 
-	order_fill(&h->order, &h->c->probes);
+	order_fill(h);
 	h->off = h->off || !h->order.n;
 	if (h->off)
 		return 0;

@@ -29,10 +29,14 @@ void intake_open(struct intake *in, struct sink *s, struct window_totals *totals
 		step_limit_reset(in->step_limit);
 	if (in->gaps)
 		gaps_open(in->gaps, totals->open_ns);
+	if (in->hooks)
+		hooks_window(in->hooks, totals);
 }
 
 void intake_close(struct intake *in)
 {
+	if (in->hooks)
+		hooks_window(in->hooks, NULL);
 	in->sink = NULL;
 	in->totals = NULL;
 }
@@ -159,6 +163,22 @@ static bool record_is_whole(const struct rec_hdr *h, size_t size)
 	return true;
 }
 
+/* A thread came back onto a CPU without the kernel reporting it: its hooks may know of an earlier instant than the programs. */
+static const struct rec_hdr *intake_take_off_cpu(const struct hooks *hooks, const struct rec_hdr *h)
+{
+	static struct rec_off_cpu r;
+	uint64_t ran_ns;
+
+	memcpy(&r, h, sizeof(r));
+	ran_ns = r.late ? hooks_ran_ns(hooks, &r) : 0;
+	if (!ran_ns)
+		return h;
+	r.h.dur_ns = ran_ns - r.h.start_ns;
+	if (r.wake_ns > ran_ns)
+		r.wake_ns = r.waker_tid = 0;
+	return &r.h;
+}
+
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
@@ -184,6 +204,9 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		if (in->gaps && in->sink)
 			gaps_answered(in->gaps, h, intake_pass_gap, in);
 		return;
+	case REC_OFF_CPU:
+		h = in->hooks ? intake_take_off_cpu(in->hooks, h) : h;
+		break;
 	case REC_NODE:
 	case REC_STEP:
 	case REC_FUNCTION:
@@ -214,6 +237,8 @@ void intake_finish_stacks(struct intake *in)
 
 void intake_settled(struct intake *in, uint64_t now_ns)
 {
+	if (in->hooks)
+		hooks_drain(in->hooks, false);
 	if (in->unwinder) {
 		unwinder_collect(in->unwinder, intake_made, in);
 		if (!unwinder_settled(in->unwinder))
@@ -228,6 +253,8 @@ void intake_settled(struct intake *in, uint64_t now_ns)
 
 void intake_release(struct intake *in)
 {
+	if (in->hooks)
+		hooks_drain(in->hooks, true);
 	if (in->step_limit)
 		in->totals->steps += step_limit_release(in->step_limit, UINT64_MAX, in->sink);
 	if (in->gaps)
@@ -248,6 +275,8 @@ void intake_check_loss(struct intake *in, uint64_t now_ns)
 		lost[REC_SAMPLE] += unwinder_dropped(in->unwinder);
 	if (in->gpu)
 		lost[REC_GPU] += gpu_lost(in->gpu);
+	if (in->hooks)
+		lost[REC_FUNCTION] += hooks_lost(in->hooks);
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		l.count[k] = lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
 		in->lost[k] = lost[k];

@@ -99,7 +99,7 @@ bool record_wants_declared(const struct record_options *o)
 	return n || o->op_detail || record_wants_nodes(o, false);
 }
 
-static bool wants_presets(const struct record_options *o)
+bool record_wants_presets(const struct record_options *o)
 {
 	if (!(o->events & EVENT_FUNCTIONS))
 		return false;
@@ -117,8 +117,11 @@ int hooks_options_check(const struct record_options *o)
 		return log_fail(-EINVAL, "--hooks is for a COMMAND, or for processes that run already: -p PID");
 	if (o->command && o->has_budget)
 		return log_fail(-EINVAL, "--hooks of a COMMAND and --budget exclude each other");
-	if (!record_wants_profile(o) || wants_presets(o))
-		return log_fail(-EINVAL, "--hooks gives no calls of functions: it is for --profile without a trace, -e +functions, --op-detail and --gpu");
+	if (!record_wants_presets(o) && !record_wants_profile(o))
+		return log_fail(-EINVAL, "--hooks is for barriers and operators: for --profile, or a trace with functions");
+	if (record_wants_presets(o) && (record_is_flight(o) || record_wants_declared(o) || o->gpu || o->events & (EVENT_PMU | EVENT_SAMPLES | EVENT_STACKS)))
+		return log_fail(-EINVAL, "--hooks says of calls only their times and names: it is not for --op-detail, execution traces, --gpu, counters, "
+					 "samples, stacks or a flight recorder");
 	return 0;
 }
 
@@ -133,7 +136,7 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 		if (!s->engine && (s->role == ROLE_OP || s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE))
 			return true;
 	}
-	return wants_presets(o);
+	return record_wants_presets(o);
 }
 
 /* Stacks need them, too: each says what state its thread was in. */
@@ -198,6 +201,6 @@ void events_configure(const struct record_options *o, const struct probe_table *
 		c->cfg.emit_mask |= 1u << REC_MESSAGE;
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))
 		c->cfg.emit_mask |= 1u << REC_SAMPLE;
-	c->states_only = !wants_presets(o);
+	c->states_only = !record_wants_presets(o);
 	c->cfg.hooks = o->hooks;
 }

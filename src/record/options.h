@@ -152,6 +152,9 @@ static inline bool record_wants_trace(const struct record_options *o)
 	return o->n_outputs || record_by_time(o);
 }
 
+/* Whether calls of the presets' functions are wanted one by one, not only for the states of threads. */
+bool record_wants_presets(const struct record_options *o);
+
 /* Whether --hooks can be done. Prints one line if not. */
 int hooks_options_check(const struct record_options *o);
 

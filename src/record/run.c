@@ -931,7 +931,7 @@ static int run_prepare(struct record_run *r, struct record_options *o)
 	if (!err && o->gpu)
 		err = gpu_new(o, intake_has_target, intake_made, &r->intake, &r->intake.gpu);
 	if (!err && o->hooks)
-		err = hooks_new(&r->capture, intake_has_target, &r->intake, &r->intake.hooks);
+		err = hooks_new(&r->capture, intake_has_target, record_wants_presets(o) ? intake_record : NULL, &r->intake, &r->intake.hooks);
 	if (!err && o->command) /* not both: gpu_options_check(), hooks_options_check() */
 		err = targets_spawn(&r->targets, r->intake.gpu ? gpu_environment(r->intake.gpu) : r->intake.hooks ? hooks_environment(r->intake.hooks) : NULL);
 	raise_descriptors();

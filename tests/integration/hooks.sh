@@ -124,6 +124,36 @@ test_llama() {
 	done
 }
 
+# A timeline, and in a second recording one by probes: the same operators and waits of each thread in each step, in their order.
+test_timeline() {
+	local try
+	has_llama timeline || return 0
+	for try in 1 2 3 4 5; do
+		rm -f "$TMP/timeline.json" "$TMP/timeline.jsonl"
+		waiting target timeline "$(llama_driver)" -q -w -W -n 16 -t 2 -P 50 "$(llama_libs)" "$(llama_model)"
+		recording HOOKS timeline --strict --hooks -o "$TMP/timeline.json" --profile "$TMP/timeline.jsonl" -p "$target"
+		recording PROBES probes -e functions -o "$TMP/probes.json" -p "$target"
+		echo >"$TMP/timeline.go"
+		ended "timeline: the program" "$target"
+		ended "timeline: the recording with hooks" "$HOOKS"
+		ended "timeline: the one with probes" "$PROBES"
+		grep -qE "$too_late" "$TMP/timeline.err" || break
+		echo "# try $try: $(grep -E "$too_late" "$TMP/timeline.err")"
+	done
+	check "timeline: valid" "$INFTRACE" validate "$TMP/timeline.json" "$TMP/timeline.jsonl"
+	expect "timeline: calls are those that probes see" '(lambda calls: len(calls(a)) > 1000 and calls(a) == calls(b))(
+		lambda t: [(e["tid"], e["cat"], e["name"], e.get("args", {}).get("step")) for e in
+			sorted((e for e in t if e.get("cat") in ("op", "barrier")), key=lambda e: (e["tid"], e["cat"], e["ts"]))])' \
+		a="$TMP/timeline.json" b="$TMP/probes.json"
+	check "timeline: a COMMAND is recorded" "$INFTRACE" record --strict --hooks -o "$TMP/timeline.json" -- \
+		"$(llama_driver)" -q -n 32 -t 2 -i 1 -N "$TMP/nodes" "$(llama_libs)" "$(llama_model)"
+	check "timeline: which is valid" "$INFTRACE" validate "$TMP/timeline.json"
+	# but for one of each thread, if hooks are placed just then
+	expect "timeline: with all of its operators" \
+		'0 <= 2 * sum(node["op"] == "mul_mat" for node in nodes) - sum(e.get("name") == "mul_mat" for e in t) <= 2' \
+		t="$TMP/timeline.json" nodes="$TMP/nodes"
+}
+
 # As plant.sh does, with two threads and hooks.
 test_plants() {
 	local rc
@@ -173,7 +203,7 @@ test_refused() {
 	local p=(-p $$)
 	refused "refused: all processes" 2 'for a COMMAND, or' "$INFTRACE" record --hooks --profile "$TMP/r.jsonl" -a
 	refused "refused: a COMMAND with a budget" 2 'exclude each other' "$INFTRACE" record --hooks --budget 2% --profile "$TMP/r.jsonl" -- true
-	refused "refused: a trace" 2 'gives no calls of functions' "$INFTRACE" record --hooks -o "$TMP/r.json" "${p[@]}"
+	refused "refused: operators in detail" 2 'only their times and names' "$INFTRACE" record --hooks --op-detail -o "$TMP/r.json" "${p[@]}"
 	hooked direct --engine "$TMP/direct-engine.json" -- "$PROGRAMS/crews" 1 1 10 keep
 	check "refused: calls that no hook would see have probes" grep -q 'hooks: process .*; its barriers have probes' "$TMP/direct.err"
 	expect "refused: and are seen by them" '10 == sum("straggler_tid" in l["shape"] for l in p if l["event"] == "token_prof")' p="$TMP/direct.jsonl"
