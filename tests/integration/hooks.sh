@@ -97,24 +97,32 @@ test_crews() {
 	done
 }
 
-# The same run by probes, in a second recording: each variant of the library that this machine can run.
+# seen_twice NAME LIBS TOKENS [OPTION...]: llama.cpp, with hooks in NAME.*, and in a second recording by probes in probes.*. PAUSED: the first one
+# is stopped while it runs.
+seen_twice() {
+	local name=$1 target try
+	for try in 1 2 3 4 5; do
+		rm -f "$TMP/$name".json*
+		waiting target "$name" "$(llama_driver)" -q -w -W -n "$3" -t 2 -P 50 "$2" "$(llama_model)"
+		recording HOOKS "$name" --hooks "${@:4}" -p "$target"
+		recording PROBES probes -e functions -o "$TMP/probes.json" -p "$target"
+		[ -z "${PAUSED-}" ] || kill -STOP "$HOOKS"
+		echo >"$TMP/$name.go"
+		ended "$name: the program" "$target"
+		[ -z "${PAUSED-}" ] || kill -CONT "$HOOKS"
+		ended "$name: the recording with hooks" "$HOOKS"
+		ended "$name: the one with probes" "$PROBES"
+		grep -qE "$too_late" "$TMP/$name.err" || break
+		echo "# try $try: $(grep -E "$too_late" "$TMP/$name.err")"
+	done
+}
+
+# Each variant of the library that this machine can run.
 test_llama() {
-	local variant libs waits spans try
+	local variant waits spans
 	has_llama llama || return 0
 	for variant in $(llama_variants | tail -n "$(often 1 3)"); do
-		libs=$(llama_variant_libs "$variant")
-		for try in 1 2 3 4 5; do
-			waiting target llama "$(llama_driver)" -q -w -W -n 16 -t 2 "$libs" "$(llama_model)"
-			recording HOOKS llama --hooks --profile "$TMP/llama.jsonl" -p "$target"
-			recording PROBES probes -e functions -o "$TMP/probes.json" -p "$target"
-			echo >"$TMP/llama.go"
-			ended "llama: $variant" "$target"
-			ended "llama: the recording with hooks" "$HOOKS"
-			ended "llama: the one with probes" "$PROBES"
-			grep -qE "$too_late" "$TMP/llama.err" || break
-			echo "# try $try: $(grep -E "$too_late" "$TMP/llama.err")"
-			rm -f "$TMP/llama.jsonl"
-		done
+		seen_twice llama "$(llama_variant_libs "$variant")" 16 --profile "$TMP/llama.jsonl"
 		waits=$(waits_said llama)
 		spans=$(json 'sum(e["name"] == "ggml_barrier" for e in t)' t="$TMP/probes.json")
 		same "llama: $variant: as many waits as slices" "$waits" "$spans"
@@ -124,22 +132,10 @@ test_llama() {
 	done
 }
 
-# A timeline, and in a second recording one by probes: the same operators and waits of each thread in each step, in their order.
+# The same operators and waits of each thread in each step, in their order.
 test_timeline() {
-	local try
 	has_llama timeline || return 0
-	for try in 1 2 3 4 5; do
-		rm -f "$TMP/timeline.json" "$TMP/timeline.jsonl"
-		waiting target timeline "$(llama_driver)" -q -w -W -n 16 -t 2 -P 50 "$(llama_libs)" "$(llama_model)"
-		recording HOOKS timeline --strict --hooks -o "$TMP/timeline.json" --profile "$TMP/timeline.jsonl" -p "$target"
-		recording PROBES probes -e functions -o "$TMP/probes.json" -p "$target"
-		echo >"$TMP/timeline.go"
-		ended "timeline: the program" "$target"
-		ended "timeline: the recording with hooks" "$HOOKS"
-		ended "timeline: the one with probes" "$PROBES"
-		grep -qE "$too_late" "$TMP/timeline.err" || break
-		echo "# try $try: $(grep -E "$too_late" "$TMP/timeline.err")"
-	done
+	seen_twice timeline "$(llama_libs)" 16 --strict -o "$TMP/timeline.json" --profile "$TMP/timeline.jsonl"
 	check "timeline: valid" "$INFTRACE" validate "$TMP/timeline.json" "$TMP/timeline.jsonl"
 	expect "timeline: calls are those that probes see" '(lambda calls: len(calls(a)) > 1000 and calls(a) == calls(b))(
 		lambda t: [(e["tid"], e["cat"], e["name"], e.get("args", {}).get("step")) for e in
@@ -152,6 +148,22 @@ test_timeline() {
 	expect "timeline: with all of its operators" \
 		'0 <= 2 * sum(node["op"] == "mul_mat" for node in nodes) - sum(e.get("name") == "mul_mat" for e in t) <= 2' \
 		t="$TMP/timeline.json" nodes="$TMP/nodes"
+}
+
+calls_said() { # NAME REGEX-OF-THE-LINE
+	grep -E "$2" "$TMP/$1.err" | grep -oE '[0-9]+ function' | cut -d' ' -f1
+}
+
+# inftrace does not run meanwhile, and each thread makes more calls than its ring has room for.
+test_lost() {
+	local lost
+	has_llama lost || return 0
+	PAUSED=1 seen_twice lost "$(llama_libs)" 300 -o "$TMP/lost.json"
+	lost=$(calls_said lost ' lost ')
+	check "lost: some were" [ "${lost:-0}" -gt 1000 ]
+	same "lost: all others are there" $(($(calls_said lost ' s, ') + ${lost:-0})) "$(calls_said probes ' s, ')"
+	check "lost: valid" "$INFTRACE" validate "$TMP/lost.json"
+	rm -f "$TMP/lost.json" "$TMP/probes.json"
 }
 
 # As plant.sh does, with two threads and hooks.
@@ -197,6 +209,19 @@ test_wild() {
 	kill -TERM "$target"
 	ended "wild: the program found nothing wrong" "$target"
 	sed 's/^/# /' "$TMP/wild.log"
+}
+
+# Its only thread mostly waits within the dynamic linker, where a call of dlopen() would end the program.
+test_loading() {
+	local target i
+	waiting target loading "$PROGRAMS/slow_loads" "$PROGRAMS/libhooked-there.so"
+	for i in 1 2 3 4; do
+		recording BG "loading$i" --hooks --engine "$TMP/hooked-engine.json" --profile "$TMP/loading.jsonl" -p "$target" || break
+		interrupted "loading: the recording ends" "$BG"
+	done
+	kill -TERM "$target"
+	ended "loading: the program found nothing wrong" "$target"
+	sed 's/^/# /' "$TMP/loading.log"
 }
 
 test_refused() {
